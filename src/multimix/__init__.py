@@ -1,0 +1,57 @@
+"""multimix: K ordered interpolations of every pair, for every mixup method and any model."""
+
+from .drop_in import Mix
+from .forward import mixed_chunks, mixed_forward, mixed_logits
+from .hooks import MixingError, MixPoints
+from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
+from .methods import (
+    METHODS,
+    CutMix,
+    Cutout,
+    FMix,
+    InputMixup,
+    ManifoldMixup,
+    Method,
+    NoMix,
+    OneOf,
+    PairMethod,
+    PathMethod,
+    create,
+)
+from .mixing import mix
+from .pairing import random_partner
+from .path import sample_path
+from .plan import PairPlan
+from .target import smoothed, soft_target
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "CutMix",
+    "Cutout",
+    "FMix",
+    "InputMixup",
+    "ManifoldMixup",
+    "Method",
+    "Mix",
+    "MixPoints",
+    "MixingError",
+    "NoMix",
+    "OneOf",
+    "PairMethod",
+    "PairPlan",
+    "PathMethod",
+    "create",
+    "mix",
+    "mixed_accuracy",
+    "mixed_chunks",
+    "mixed_forward",
+    "mixed_logits",
+    "random_partner",
+    "sample_path",
+    "smoothed",
+    "soft_cross_entropy",
+    "soft_target",
+    "softmax_bce",
+]

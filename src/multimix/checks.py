@@ -1,0 +1,61 @@
+"""What may come in at the public edge: one sentence each, with name, rule and value."""
+
+import torch
+from torch import Tensor
+
+
+def check_batch(x: Tensor) -> None:
+    """Raise unless ``x`` is a batch that can be mixed."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if x.ndim == 0 or x.numel() == 0:
+        raise ValueError(f"x must hold at least 1 sample, got shape {list(x.shape)}")
+    if not x.is_floating_point():
+        raise ValueError(f"x must be floating point, got {x.dtype}; for images in 0 … 255 use x.float() / 255")
+
+
+def check_labels(y: Tensor, x: Tensor) -> None:
+    """Raise unless ``y`` is a finite tensor with one row per sample of ``x``."""
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a torch.Tensor, got {type(y).__name__}")
+    if y.ndim == 0 or len(y) != len(x):
+        raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
+    if y.is_floating_point() and readable(y) and not bool(torch.isfinite(y).all()):
+        raise ValueError("y must be finite, got NaN or infinity")
+
+
+def check_finite(x: Tensor) -> None:
+    """Raise if ``x`` holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
+    if not readable(x):
+        return
+    x = x.detach()
+    # A finite sum proves finite terms (float16 sums overflow, hence float32); only another sum asks for a closer look.
+    if bool(torch.isfinite(x.sum(dtype=torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype))):
+        return
+    bad = (~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero().flatten().tolist()
+    if bad:
+        raise ValueError(f"x must be finite, got NaN or infinity in sample {', '.join(map(str, bad[:5]))} of the batch")
+
+
+def check_spatial(x: Tensor, method: str) -> None:
+    """Raise unless ``x`` has places to cut: ``[B, C, length]``, ``[B, C, H, W]`` or ``[B, C, D, H, W]``."""
+    if not 3 <= x.ndim <= 5:
+        hint = "; x.unsqueeze(1) adds a channel axis" if x.ndim == 2 else ""
+        raise ValueError(f"{method} needs x of shape [B, C, length], [B, C, H, W] or [B, C, D, H, W], got {list(x.shape)}{hint}")
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise unless ``value`` lies in 0 … 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in 0 … 1, got {value}")
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise a sentence that lists what exists unless ``value`` is among ``choices``."""
+    if value not in choices:
+        raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
+
+
+def readable(values: Tensor) -> bool:
+    """Whether looking at values is free of side effects: it would stall an accelerator and break a compiled graph."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -1,0 +1,107 @@
+"""A forward pass with mixing, on the input or at a hidden layer, for any model."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Generator, Tensor, nn
+
+from .checks import check_batch, check_finite, check_labels
+from .hooks import hidden_forward
+from .methods.base import Method
+from .plan import PairPlan
+
+Output = str | int | Callable[[Any], Tensor]
+
+
+def mixed_logits(
+    model: nn.Module,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    num_classes: int | None = None,
+    smoothing: float = 0.0,
+    output: Output | None = None,
+    generator: Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``logits [K·B, C]`` of the mixed batch and their ``target [K·B, C]``: the same call for every method.
+
+    ``y`` may be class indices ``[B]`` (``num_classes`` is taken from the logits if not given), probabilities or multi-hot rows
+    ``[B, C]``, or real-valued targets. ``smoothing`` smooths the labels. ``output`` says where a model that returns more than
+    one tensor keeps its logits: a key, a position or a function; ``"logits"`` in a mapping is found without it.
+    """
+    check_batch(x)
+    check_labels(y, x)
+    check_finite(x)
+    plan = method.plan(x, generator=generator)
+    logits = mixed_forward(model, plan, x, output=output)
+    return logits, _target(plan, y, logits, num_classes, smoothing)
+
+
+def mixed_forward(model: nn.Module, plan: PairPlan, x: Tensor, *, output: Output | None = None) -> Tensor:
+    """``[K·B, …]``: what the model says about the batch mixed as planned; layers up to the mixing layer run once."""
+    result = model(plan.mix(x)) if plan.layer is None else hidden_forward(model, plan, x)
+    logits = _tensor(result, output)
+    if logits.ndim == 0 or len(logits) != plan.k * len(x):
+        raise ValueError(
+            f"{plan.k} interpolations of {len(x)} samples must come out as {plan.k * len(x)} rows, "
+            f"got shape {list(logits.shape)}" + (f" after mixing at layer {plan.layer!r}" if plan.layer else "")
+        )
+    return logits
+
+
+def mixed_chunks(
+    model: nn.Module,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    steps: int = 1,
+    num_classes: int | None = None,
+    smoothing: float = 0.0,
+    output: Output | None = None,
+    generator: Generator | None = None,
+) -> Iterator[tuple[Tensor, Tensor, float]]:
+    """K at constant memory: ``logits, target, weight`` for ``steps`` interpolations at a time; the weights sum to 1.
+
+    ``(weight * loss(logits, target)).backward()`` after each yields the gradient of the whole mean. Layers that use batch
+    statistics see ``steps``·B rows at a time and update K/``steps`` times, so with batch norm the result differs from one
+    pass; and layers before a hidden mixing layer run once per chunk.
+    """
+    check_batch(x)
+    check_labels(y, x)
+    check_finite(x)
+    plan = method.plan(x, generator=generator)
+    for part in plan.split(steps):
+        logits = mixed_forward(model, part, x, output=output)
+        yield logits, _target(part, y, logits, num_classes, smoothing), part.k / plan.k
+
+
+def _target(plan: PairPlan, y: Tensor, logits: Tensor, num_classes: int | None, smoothing: float) -> Tensor:
+    if num_classes is None and y.ndim == 1 and not y.is_floating_point():
+        num_classes = logits.shape[-1]
+    return plan.mix_target(y, num_classes, smoothing)
+
+
+def _tensor(result: Any, output: Output | None) -> Tensor:
+    """The logits inside whatever the model returned."""
+    if output is None and isinstance(result, Mapping) and "logits" in result:
+        output = "logits"
+    if callable(output):
+        result = output(result)
+    elif output is not None:
+        try:
+            result = result[output]
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"the model returned {_described(result)}, which has no output {output!r}") from None
+    if not isinstance(result, Tensor):
+        raise ValueError(f"the model returned {_described(result)}; say with output= which part holds the logits")
+    return result
+
+
+def _described(result: Any) -> str:
+    if isinstance(result, Mapping):
+        return f"a {type(result).__name__} with {', '.join(map(str, result))}"
+    if isinstance(result, list | tuple):
+        return f"a {type(result).__name__} of {len(result)}"
+    return f"a {type(result).__name__}"

@@ -1,0 +1,1 @@
+"""What a mask means: boxes, grey fields and their thresholds."""

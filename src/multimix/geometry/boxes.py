@@ -1,0 +1,114 @@
+"""K boxes around one centre, for signals, images and volumes: half-open ``[low, high)`` along each axis."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from ..mixing import PAIR_BY_PAIR, by_step, chain, into, rows_like, writes_pay
+from ..plan import PairPlan, check_size
+
+Fit = Literal["clip", "shift"]
+Grid = Literal["continuous", "integer"]
+
+
+def random_center(rows: int, size: tuple[int, ...], grid: Grid, generator: Generator) -> Tensor:
+    """``[rows, d]`` in float64: uniform on [0, side) along each axis, or on the whole numbers 0 … side − 1."""
+    sides = torch.tensor(size, dtype=torch.float64)
+    center = torch.rand(rows, len(size), dtype=torch.float64, generator=generator) * sides
+    return center.floor() if grid == "integer" else center
+
+
+def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit, grid: Grid) -> tuple[Tensor, Tensor]:
+    """``low, high [K, rows, d]``: boxes whose sides are the image's times λ^(1/d), nested in λ for one ``center [rows, d]``.
+
+    ``clip`` cuts off what falls outside the image, as in the paper, so the area is less than λ near the border. ``shift``
+    slides the box inside: area λ up to rounding, empty at 0, the whole image at 1. On the ``continuous`` grid sides and
+    centres are real until the edges are rounded down; on the ``integer`` grid (the original code) half sides are whole
+    numbers, so every unclipped side is even.
+    """
+    sides = torch.tensor(size, dtype=torch.float64)
+    side = sides * lam.unsqueeze(-1) ** (1 / len(size))
+    if fit == "shift":
+        side = side.round()
+        low = center - (side / 2).floor() if grid == "integer" else (center - side / 2).floor()
+        low = torch.minimum(low.clamp(min=0), sides - side)
+        high = low + side
+    else:
+        half = (side.floor() / 2).floor() if grid == "integer" else side / 2
+        low = torch.minimum((center - half).clamp(min=0), sides)
+        high = torch.minimum((center + half).clamp(min=0), sides)
+    return low.long(), high.long()
+
+
+def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
+    """``[…, 1, *size]`` of bools: which places lie in the box ``low, high […, d]``."""
+    within = torch.ones((), dtype=torch.bool, device=low.device)
+    for axis, side in enumerate(size):
+        place = torch.arange(side, device=low.device).reshape(side, *[1] * (len(size) - axis - 1))
+        edge = (..., axis, *[None] * len(size))
+        within = within & (place >= low[edge]) & (place < high[edge])
+    return within.unsqueeze(-1 - len(size))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BoxPlan(PairPlan):
+    """Inside box ``[low, high)`` the partner, outside the sample: ``low, high [K, 1 or B, d]``, nested in k."""
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def k(self) -> int:
+        return len(self.low)
+
+    @property
+    def lam(self) -> Tensor:
+        area = (self.high - self.low).to(torch.float64).prod(-1) / self.size.numel()
+        return area.expand(-1, len(self.partner))
+
+    @property
+    def mask(self) -> Tensor:
+        share = inside(self.low, self.high, self.size).float()
+        return share.expand(-1, len(self.partner), *share.shape[2:])
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        large = z[0].numel() >= PAIR_BY_PAIR
+        if not writes_pay(z) or not (large or self.low.shape[1] == 1):
+            return into(torch.where(inside(self.low, self.high, self.size), z[self.partner], z).flatten(0, 1), z, out)
+        out = rows_like(z, self.k) if out is None else out
+        steps = by_step(out, self.k)
+        if large:
+            self._paste_pair_by_pair(z, steps)
+        else:
+            self._paste_step_by_step(z, steps)
+        return out
+
+    def _paste_step_by_step(self, z: Tensor, steps: Tensor) -> None:
+        """One box for the whole batch: the partners are gathered once, inside the largest box only."""
+        low, high = self.low[:, 0].tolist(), self.high[:, 0].tolist()
+        origin = low[-1]
+        largest = z[slices(origin, high[-1])].index_select(0, self.partner)
+        steps.copy_(z)
+        for step, a, b in zip(steps.unbind(0), low, high, strict=True):
+            within = slices([i - o for i, o in zip(a, origin, strict=True)], [i - o for i, o in zip(b, origin, strict=True)])
+            step[slices(a, b)].copy_(largest[within])
+
+    def _paste_pair_by_pair(self, z: Tensor, steps: Tensor) -> None:
+        """Each pair's K results while its two samples are in the cache; no partner batch, no mask."""
+        own, pairs, of_pair = z.unbind(0), self.partner.tolist(), steps.unbind(1)
+        low, high = self.low.tolist(), self.high.tolist()
+        shared = self.low.shape[1] == 1
+        for i in chain(pairs):
+            of_pair[i].copy_(own[i])
+            for k, step in enumerate(of_pair[i].unbind(0)):
+                row = 0 if shared else i
+                box = slices(low[k][row], high[k][row])[1:]
+                step[box].copy_(own[pairs[i]][box])
+
+
+def slices(low: list[int], high: list[int]) -> tuple[slice, ...]:
+    """An index into ``[B, C, *size]`` that takes the box out of every sample and channel."""
+    return (slice(None), slice(None), *(slice(a, b) for a, b in zip(low, high, strict=True)))

@@ -1,0 +1,26 @@
+"""A grey field and K shares → K nested masks of exact area."""
+
+import torch
+from torch import Tensor
+
+
+def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float = 0.0) -> Tensor:
+    """``[K, rows, 1, *size]``, float32: mask k is 1 on the n_k brightest places of ``field [rows, *size]``.
+
+    n_k = ⌈λ_k N⌉ where ``round_up [rows]`` says so, else ⌊λ_k N⌋; one coin for all k, since a coin each could break the order.
+    Ranking instead of thresholding a value keeps the area exact when values tie. With ``softness`` s the edge becomes a linear
+    ramp over the ranks n_k ± N min(s, λ_k, 1 − λ_k), which keeps the masks ordered and the ends exact.
+    """
+    places = field[0].numel()
+    bright_first = field.flatten(1).argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(bright_first)
+    rank.scatter_(1, bright_first, torch.arange(places).expand_as(bright_first))
+    wanted = lam * places
+    count = torch.where(round_up, wanted.ceil(), wanted.floor()).unsqueeze(-1)
+    if softness == 0:
+        mask = (rank < count).float()
+    else:
+        ramp = places * torch.minimum(lam, 1 - lam).clamp(max=softness).unsqueeze(-1)
+        # A ramp of no width is a step: dividing by a sliver instead of 0 gives it without a special case.
+        mask = ((count + ramp - rank - 0.5) / (2 * ramp).clamp(min=1e-9)).clamp(0, 1).float()
+    return mask.reshape(*mask.shape[:2], 1, *field.shape[1:])

@@ -1,0 +1,162 @@
+"""Mixing inside a model that knows nothing about it: forward hooks on layers by name."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .plan import PairPlan
+
+_installed: weakref.WeakKeyDictionary[nn.Module, MixPoints] = weakref.WeakKeyDictionary()
+
+
+class MixPoints:
+    """Hooks on the named layers of a model, idle until a plan is set; a context manager that removes them at its end.
+
+    Only compiled models need it by hand: ``torch.compile`` does not see hooks that come later, so install them first::
+
+        points = MixPoints(model, ("layer1", "layer2"))
+        compiled = torch.compile(model)
+        logits, target = mixed_logits(compiled, method, x, y)
+    """
+
+    def __init__(self, model: nn.Module, layers: tuple[str | None, ...]) -> None:
+        core, compiled = unwrapped(model)
+        if compiled:
+            raise ValueError("MixPoints must be made before torch.compile, which does not see hooks that come later")
+        self.plan: PairPlan | None = None
+        self.batch = 0
+        self.fired = 0
+        self.layers = tuple(name for name in layers if name is not None)
+        modules = [named_layer(core, name) for name in self.layers]
+        self._handles = [
+            module.register_forward_hook(_Hook(self, name)) for module, name in zip(modules, self.layers, strict=True)
+        ]
+        self._core = core
+        _installed[core] = self
+
+    def remove(self) -> None:
+        """Take the hooks off again."""
+        for handle in self._handles:
+            handle.remove()
+        if _installed.get(self._core) is self:
+            del _installed[self._core]
+
+    def __enter__(self) -> MixPoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def forward(self, model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+        """``model(x)`` with ``plan`` applied where its layer puts out; exactly one firing, or one clear sentence."""
+        self.plan, self.batch, self.fired = plan, len(x), 0
+        try:
+            result = model(x)
+        except MixingError:
+            raise
+        except RuntimeError as error:
+            if self.fired == 0 or plan.k == 1:
+                raise
+            raise MixingError(
+                f"the model failed on {plan.k} × {len(x)} rows after mixing at layer {plan.layer!r}: name a layer that carries "
+                f"the whole signal, not a branch beside a skip connection, and a model that does not fix its batch size ({error})"
+            ) from error
+        finally:
+            self.plan = None
+        if self.fired == 0:
+            raise MixingError(f"layer {plan.layer!r} did not run in this forward pass, so nothing was mixed")
+        return result
+
+
+class MixingError(RuntimeError):
+    """A model that cannot be mixed at the layer asked for."""
+
+
+class _Hook:
+    """What runs after a layer: nothing, or the mixing of its output."""
+
+    def __init__(self, points: MixPoints, name: str) -> None:
+        self.points, self.name = points, name
+
+    def __call__(self, module: nn.Module, args: Any, result: Any) -> Any:
+        points = self.points
+        if points.plan is None or points.plan.layer != self.name:
+            return None
+        points.fired += 1
+        if points.fired > 1:
+            raise MixingError(f"layer {self.name!r} runs more than once in a forward pass, so where to mix is not defined")
+        return mixed_output(points.plan, result, points.batch, self.name)
+
+
+def mixed_output(plan: PairPlan, result: Any, batch: int, name: str) -> Any:
+    """A layer's output, mixed: a tensor ``[B, …]``, or a tuple or list of such tensors and Nones."""
+    if isinstance(result, Tensor) and result.ndim > 0 and len(result) == batch and result.is_floating_point():
+        return plan.mix(result)
+    if type(result) in (tuple, list) and any(part is not None for part in result):
+        return type(result)(None if part is None else mixed_output(plan, part, batch, name) for part in result)
+    got = f"{result.dtype} {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+    raise MixingError(f"layer {name!r} must put out floating-point tensors with the batch of {batch} first, got {got}")
+
+
+def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+    """``model(x)`` mixed at the plan's hidden layer, through hooks that are there or are set for this call only."""
+    if torch.compiler.is_compiling():
+        raise MixingError("mixing at a hidden layer cannot be traced; compile the model, not the training step")
+    core, compiled = unwrapped(model)
+    points = _installed.get(core)
+    assert plan.layer is not None
+    if points is not None and plan.layer in points.layers:
+        return points.forward(model, plan, x)
+    if compiled or _compiled_on_the_way(core, plan.layer):
+        raise MixingError(
+            f"the model is compiled and would not see mixing at layer {plan.layer!r}: "
+            "make MixPoints(model, method.layers) first and compile after, or pass the model uncompiled"
+        )
+    with MixPoints(core, (plan.layer,)) as own:
+        return own.forward(model, plan, x)
+
+
+def named_layer(model: nn.Module, name: str) -> nn.Module:
+    """The submodule called ``name``; if there is none, the message lists what exists."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    if name not in modules or name == "":
+        names = [known for known in modules if known]
+        shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+        raise ValueError(f"no layer {name!r}; the model has {shown or 'no named layers'}")
+    return modules[name]
+
+
+def unwrapped(model: nn.Module) -> tuple[nn.Module, bool]:
+    """The model inside DDP and ``torch.compile`` wrappers, and whether it is compiled."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"mixing at a hidden layer needs an nn.Module, got {type(model).__name__}")
+    compiled = False
+    while True:
+        compiled = compiled or _is_compiled(model)
+        if isinstance(model, nn.DataParallel):
+            raise MixingError("nn.DataParallel splits the batch before the hooks can mix it; use DistributedDataParallel")
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.get_submodule("module")
+        elif _is_compile_wrapper(model):
+            model = model.get_submodule("_orig_mod")
+        else:
+            return model, compiled
+
+
+def _compiled_on_the_way(model: nn.Module, name: str) -> bool:
+    """Whether the layer or anything around it is compiled on its own."""
+    parts = name.split(".")
+    return any(_is_compiled(model.get_submodule(".".join(parts[:depth]))) for depth in range(1, len(parts) + 1))
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return _is_compile_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _is_compile_wrapper(module: nn.Module) -> bool:
+    # Asking for the class itself would import the whole compiler.
+    return type(module).__name__ == "OptimizedModule" and "_orig_mod" in module._modules

@@ -1,0 +1,1 @@
+"""Reproduction: pictures, data, networks, training, evaluation and the command line (extra ``[lab]``)."""

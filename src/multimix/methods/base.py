@@ -1,0 +1,140 @@
+"""What every mixing method shares: K, the probability of mixing, the pair and the path."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from ..checks import check_batch, check_share
+from ..generator import resolved
+from ..pairing import checked_partner, random_partner
+from ..path import Sampler, check_path_options, checked_path, sample_path
+from ..plan import PairPlan, UnmixedPlan
+
+
+class Method(ABC):
+    """A way of mixing. Frozen: everything drawn goes into the plan, nothing is stored here."""
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the keywords, such as ``saliency``, that ``plan`` must be given beside ``x``."""
+        return ()
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """Names of all keywords that ``plan`` takes beside ``x`` and ``generator``."""
+        return self.needs
+
+    @property
+    def mixes_at(self) -> tuple[str | None, ...]:
+        """Where mixing may happen: names of hidden layers, None for the input."""
+        return (None,)
+
+    def choose(self, *, generator: Generator | None = None) -> "Method | None":
+        """The method for the next batch, or None if it stays unmixed. All coins are thrown: choosing again draws nothing."""
+        return self
+
+    def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> PairPlan:
+        """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
+        check_batch(x)
+        for name in given:
+            if name not in self.accepts:
+                raise TypeError(f"{type(self).__name__}.plan takes no {name!r}; it takes {', '.join(self.accepts) or 'x only'}")
+        generator = resolved(generator)
+        chosen = self.choose(generator=generator)
+        if chosen is None:
+            return unmixed_plan(x)
+        for name in chosen.needs:
+            if name not in given:
+                raise TypeError(f"{type(chosen).__name__}.plan needs {name}=")
+        wanted = {name: value for name, value in given.items() if name in chosen.accepts}
+        return chosen.draw(x, generator=generator, **wanted).to(x.device)
+
+    @abstractmethod
+    def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
+        """The plan of a batch that is certainly mixed; draws are made on the CPU from ``generator``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathMethod(Method):
+    """K interpolations, made with probability ``p`` per batch; otherwise the batch is not mixed and keeps its B rows."""
+
+    k: int = 1
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_path_options(self.k, 0, "iid")
+        check_share("p", self.p)
+
+    def choose(self, *, generator: Generator | None = None) -> Method | None:
+        if self.p == 1:
+            return self
+        heads = float(torch.rand((), generator=resolved(generator), dtype=torch.float64)) < self.p
+        return replace(self, p=1.0) if heads else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairMethod(PathMethod):
+    """K points on the way from a sample to its partner, λ_1 < … < λ_K from Beta(α, α); α = 0 is no mixing.
+
+    One path serves the whole batch, as in the paper, or with ``per_pair`` every pair has its own path and geometry.
+    ``sampler`` is iid, stratified or grid (:func:`multimix.sample_path`); ``derange`` keeps samples from being their own
+    partners.
+    """
+
+    alpha: float = 1.0
+    sampler: Sampler = "iid"
+    per_pair: bool = False
+    derange: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_path_options(self.k, self.alpha, self.sampler)
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """``partner [B]`` and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]`` may be handed in instead of being drawn."""
+        return (*self.needs, "partner", "lam")
+
+    def choose(self, *, generator: Generator | None = None) -> Method | None:
+        return None if self.alpha == 0 else super().choose(generator=generator)
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        batch = len(x)
+        rows = batch if self.per_pair else 1
+        if partner is None:
+            partner = random_partner(batch, derange=self.derange, generator=generator)
+        else:
+            partner = checked_partner(partner, batch)
+        if lam is None:
+            lam = sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
+        else:
+            lam = checked_path(lam, batch)
+        return self.build(x, partner, lam, generator=generator, **given)
+
+    @abstractmethod
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
+        """The plan for pairs ``partner [B]`` at the shares ``lam [K, 1 or B]``; only the geometry is left to draw."""
+
+    def rows(self, x: Tensor, lam: Tensor) -> int:
+        """How many geometries to draw: one per pair if paths or geometry are per pair, else one."""
+        return len(x) if self.per_pair else lam.shape[1]
+
+
+def unmixed_plan(x: Tensor) -> PairPlan:
+    """The batch as it is."""
+    return UnmixedPlan(partner=torch.arange(len(x), device=x.device), size=x.shape[2:])

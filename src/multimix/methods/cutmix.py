@@ -1,0 +1,36 @@
+"""CutMix (Yun et al., 2019) with K boxes around one centre."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from torch import Generator, Tensor
+
+from ..checks import check_choice, check_spatial
+from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
+from ..plan import PairPlan
+from .base import PairMethod
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutMix(PairMethod):
+    """x̂_k is x' inside box k and x outside; the boxes have sides λ_k^(1/d) of the image's and one uniformly drawn centre.
+
+    ``box="clip"`` (the paper) cuts boxes off at the border; ``box="shift"`` slides them inside, so that the area is λ_k up to
+    rounding and λ = 1 is all of x'. ``grid`` is continuous (the paper) or integer (the original code): see
+    :func:`multimix.geometry.boxes.centered_boxes`. The target always follows the realised area.
+    """
+
+    name = "cutmix"
+    box: Fit = "clip"
+    grid: Grid = "continuous"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("box", self.box, get_args(Fit))
+        check_choice("grid", self.grid, get_args(Grid))
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
+        check_spatial(x, "CutMix")
+        center = random_center(self.rows(x, lam), x.shape[2:], self.grid, generator)
+        low, high = centered_boxes(lam, center, x.shape[2:], self.box, self.grid)
+        return BoxPlan(partner=partner, low=low, high=high, size=x.shape[2:])

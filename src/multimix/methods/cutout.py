@@ -1,0 +1,83 @@
+"""Cutout (DeVries and Taylor, 2017) with K nested holes: a path from a sample to the same sample occluded."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from ..checks import check_spatial
+from ..geometry.boxes import inside, random_center, slices
+from ..mixing import PAIR_BY_PAIR, by_step, into, rows_like, writes_pay
+from ..plan import PairPlan, check_size
+from .base import PathMethod
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutout(PathMethod):
+    """``holes`` square holes per sample, filled with ``fill``; hole k has the side ``length``·k/K, rounded, and the label stays.
+
+    Centres are uniform over the places, holes are clipped at the border, and a hole reaches side // 2 to both sides, so an odd
+    side loses one place (all as published). Fill after normalisation, where 0 is the mean of the data.
+    """
+
+    name = "cutout"
+    length: int = 16
+    holes: int = 1
+    fill: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("length", "holes"):
+            if getattr(self, option) < 1:
+                raise ValueError(f"{option} must be at least 1, got {getattr(self, option)}")
+
+    def draw(self, x: Tensor, *, generator: Generator) -> PairPlan:
+        check_spatial(x, "Cutout")
+        size = x.shape[2:]
+        center = random_center(len(x) * self.holes, size, "integer", generator).long()
+        side = torch.tensor([int(self.length * (k + 1) / self.k + 0.5) for k in range(self.k)])
+        reach = (side // 2).reshape(-1, 1, 1, 1)
+        center = center.reshape(len(x), self.holes, len(size))
+        edge = torch.tensor(size)
+        low = torch.minimum((center - reach).clamp(min=0), edge)
+        high = torch.minimum(center + reach, edge)
+        return HolePlan(partner=torch.arange(len(x)), size=size, low=low, high=high, fill=self.fill)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HolePlan(PairPlan):
+    """Holes ``low, high [K, B, holes, d]`` filled with one value. λ stays 0: there is no partner, ``mask`` is what is removed."""
+
+    low: Tensor
+    high: Tensor
+    fill: float
+
+    @property
+    def k(self) -> int:
+        return len(self.low)
+
+    @property
+    def lam(self) -> Tensor:
+        return torch.zeros(self.k, len(self.partner), dtype=torch.float64, device=self.partner.device)
+
+    @property
+    def mask(self) -> Tensor:
+        return self._removed().float()
+
+    def _removed(self) -> Tensor:
+        return inside(self.low, self.high, self.size).any(dim=2)
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        if not writes_pay(z) or z[0].numel() < PAIR_BY_PAIR:
+            filled = torch.where(self._removed(), z.new_full((), self.fill), z)
+            return into(filled.flatten(0, 1), z, out)
+        out = rows_like(z, self.k) if out is None else out
+        of_sample = by_step(out, self.k).unbind(1)
+        low, high = self.low.tolist(), self.high.tolist()
+        for i, own in enumerate(z.unbind(0)):
+            of_sample[i].copy_(own)
+            for k, step in enumerate(of_sample[i].unbind(0)):
+                for a, b in zip(low[k][i], high[k][i], strict=True):
+                    step[slices(a, b)[1:]] = self.fill
+        return out

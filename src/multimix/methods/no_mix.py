@@ -1,0 +1,23 @@
+"""No mixing, behind the same interface, so that loops and comparisons need no ``if``."""
+
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from ..path import check_path_options
+from ..plan import PairPlan
+from .base import Method, unmixed_plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoMix(Method):
+    """The batch as it is, B rows for every ``k``: K equal copies would have the same mean loss at K times the cost."""
+
+    name = "none"
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        check_path_options(self.k, 0, "iid")
+
+    def draw(self, x: Tensor, *, generator: Generator) -> PairPlan:
+        return unmixed_plan(x)

@@ -1,0 +1,85 @@
+"""The one line that mixes, and the quickest way to lay out its K·B results."""
+
+import torch
+from torch import Tensor
+
+# From this many produced numbers per pair on, going pair by pair beats gathering all partners first (measured on CPU).
+PAIR_BY_PAIR = 12_288
+
+
+def mix(z: Tensor, z_pair: Tensor, m: Tensor) -> Tensor:
+    """(1 − m) ⊙ z + m ⊙ z': 0 gives ``z`` and 1 gives ``z_pair``, bit for bit. ``m`` broadcasts.
+
+    Half-precision ``z`` is mixed in float32: rounding λ to eight bits would part the sample from its target.
+    """
+    if z.dtype in (torch.float16, torch.bfloat16):
+        return torch.lerp(z.float(), z_pair.float(), m.to(torch.float32)).to(z.dtype)
+    return torch.lerp(z, z_pair, m.to(z.dtype))
+
+
+def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None) -> Tensor:
+    """``[K·B, …]``, k-major: ``z`` mixed with ``z[partner]`` by each of the K weights ``m [K, 1 or B, …]``.
+
+    ``out`` is filled and returned if given. The memory format of ``z`` is kept.
+    """
+    if not writes_pay(z):
+        return into(mix(z, z[partner], m).flatten(0, 1), z, out)
+    out = rows_like(z, len(m)) if out is None else out
+    steps = by_step(out, len(m))
+    m = m.to(z.dtype)
+    if len(m) * z[0].numel() < PAIR_BY_PAIR:
+        torch.lerp(z, z.index_select(0, partner), m, out=steps)
+    else:
+        own, pairs = z.unbind(0), partner.tolist()
+        of_pair, weight = steps.unbind(1), m.expand(len(m), len(z), *m.shape[2:]).unbind(1)
+        for i in chain(pairs):
+            torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
+    return out
+
+
+def writes_pay(z: Tensor) -> bool:
+    """Whether to write results in place: plain CPU tensors that no gradient, compiler or tensor subclass watches."""
+    return (
+        z.device.type == "cpu"
+        and z.dtype in (torch.float32, torch.float64)
+        and type(z) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not (z.requires_grad and torch.is_grad_enabled())
+    )
+
+
+def chain(partner: list[int]) -> list[int]:
+    """All indices, each followed by its partner where possible: a sample is still in the cache when it is needed again."""
+    order, seen = [], [False] * len(partner)
+    for start in range(len(partner)):
+        i = start
+        while not seen[i]:
+            seen[i] = True
+            order.append(i)
+            i = partner[i]
+    return order
+
+
+def rows_like(z: Tensor, k: int) -> Tensor:
+    """Uninitialised ``[K·B, …]`` in the memory format of ``z``."""
+    return torch.empty((k * len(z), *z.shape[1:]), dtype=z.dtype, device=z.device, memory_format=memory_format(z))
+
+
+def by_step(rows: Tensor, k: int) -> Tensor:
+    """``[K·B, …]`` seen as ``[K, B, …]``, in any memory format."""
+    return rows.view(k, len(rows) // k, *rows.shape[1:])
+
+
+def memory_format(z: Tensor) -> torch.memory_format:
+    """Contiguous or channels-last, as ``z`` is."""
+    if not z.is_contiguous():
+        if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
+            return torch.channels_last
+        if z.ndim == 5 and z.is_contiguous(memory_format=torch.channels_last_3d):
+            return torch.channels_last_3d
+    return torch.contiguous_format
+
+
+def into(mixed: Tensor, z: Tensor, out: Tensor | None) -> Tensor:
+    """``mixed`` in the memory format of ``z``, copied into ``out`` if there is one."""
+    return mixed.contiguous(memory_format=memory_format(z)) if out is None else out.copy_(mixed)

@@ -1,0 +1,184 @@
+"""The frozen outcome of all draws and solves of one batch: applying it has no decisions left.
+
+A plan for K interpolations of B pairs turns ``[B, …]`` into ``[K·B, …]``, k-major: rows ``k·B … (k+1)·B − 1`` are step k.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from .mixing import mixed_batch
+from .target import soft_target
+
+NO_SIZE = torch.Size()
+
+Plan = TypeVar("Plan", bound="PairPlan")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairPlan(ABC):
+    """Who is mixed with whom, and by which K masks.
+
+    ``partner [B]`` holds the index of each sample's partner; ``size`` is what follows batch and channels in the input;
+    ``layer`` names the hidden layer to mix at, None the input. Every other tensor of a plan has K as its first axis.
+    """
+
+    partner: Tensor
+    size: torch.Size = NO_SIZE
+    layer: str | None = None
+
+    @property
+    @abstractmethod
+    def k(self) -> int:
+        """Number of interpolations; 1 for an unmixed batch, whatever the method's k."""
+
+    @property
+    @abstractmethod
+    def lam(self) -> Tensor:
+        """``[K, B]`` in float64: the partner's realised share, read off the mask; it weights the target."""
+
+    @property
+    @abstractmethod
+    def mask(self) -> Tensor:
+        """``[K, B, 1, *size]``: the partner's share at every place; 1 is the partner."""
+
+    def mix(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """``[K·B, …]``: the K interpolations of every pair of ``z [B, …]``, which is left as it is.
+
+        ``out`` reuses a buffer of the result's shape and skips the page faults of a fresh one. It is safe once nothing needs
+        its old content any more: a network's input is needed until ``backward`` is done.
+        """
+        self._check(z, out)
+        return self._mix(z, out)
+
+    def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
+        """``[K·B, C]``: (1 − λ_k) y + λ_k y'. See :func:`multimix.soft_target` for what ``y`` may be."""
+        target = soft_target(y, num_classes, smoothing)
+        if len(target) != len(self.partner):
+            raise ValueError(f"y has {len(target)} rows, the plan was made for a batch of {len(self.partner)}")
+        lam = self.lam
+        return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
+
+    def to(self: Plan, device: torch.device | str) -> Plan:
+        """The same plan on ``device``."""
+        return self._each(lambda _, value: value.to(device))
+
+    def __getitem__(self: Plan, step: int | slice) -> Plan:
+        """The same plan with fewer interpolations: ``plan[2]`` is the third step alone, ``plan[1:3]`` the second and third."""
+        kept = range(self.k)[step if isinstance(step, slice) else slice(range(self.k)[step], range(self.k)[step] + 1)]
+        if len(kept) == 0 or kept.step < 0:
+            raise IndexError(f"a plan of {self.k} steps cannot be cut to {step}; the steps left must ascend")
+        return self._each(lambda name, value: value if name == "partner" else value[kept.start : kept.stop : kept.step])
+
+    def split(self: Plan, steps: int) -> list[Plan]:
+        """The plan cut along K into plans of at most ``steps`` interpolations."""
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        return [self[start : start + steps] for start in range(0, self.k, steps)]
+
+    @abstractmethod
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor: ...
+
+    def _check(self, z: Tensor, out: Tensor | None) -> None:
+        if len(z) != len(self.partner):
+            raise ValueError(f"z has {len(z)} samples, the plan was made for a batch of {len(self.partner)}")
+        if out is None:
+            return
+        if z.requires_grad and torch.is_grad_enabled():
+            raise ValueError("out cannot be used while gradients flow through z; leave it out, or detach z")
+        wanted = [self.k * len(z), *z.shape[1:]]
+        if list(out.shape) != wanted or out.dtype != z.dtype or out.device != z.device:
+            raise ValueError(f"out must be {z.dtype} {wanted} on {z.device}, got {out.dtype} {list(out.shape)} on {out.device}")
+        if out.untyped_storage().data_ptr() == z.untyped_storage().data_ptr():
+            raise ValueError("out must not share memory with z, which is never changed")
+
+    def _each(self: Plan, change: Callable[[str, Tensor], Tensor]) -> Plan:
+        changed: dict[str, Any] = {
+            field.name: change(field.name, getattr(self, field.name))
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), Tensor)
+        }
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SharePlan(PairPlan):
+    """The same share everywhere in a sample: ``share [K, 1 or B]``, float64."""
+
+    share: Tensor
+
+    @property
+    def k(self) -> int:
+        return len(self.share)
+
+    @property
+    def lam(self) -> Tensor:
+        return self.share.expand(-1, len(self.partner))
+
+    @property
+    def mask(self) -> Tensor:
+        return even_mask(self.lam, self.size)
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        return mixed_batch(z, self.partner, self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1)), out)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaskPlan(PairPlan):
+    """A share for every place: ``share [K, 1 or B, 1, *size]``, float32, 0 … 1."""
+
+    share: Tensor
+
+    @property
+    def k(self) -> int:
+        return len(self.share)
+
+    @cached_property
+    def lam(self) -> Tensor:
+        return self.share.flatten(2).mean(2, dtype=torch.float64).expand(-1, len(self.partner))
+
+    @property
+    def mask(self) -> Tensor:
+        return self.share.expand(-1, len(self.partner), *self.share.shape[2:])
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        return mixed_batch(z, self.partner, self.share, out)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnmixedPlan(PairPlan):
+    """Nothing is mixed: one step, the batch as it is. K equal copies would give the same mean loss at K times the cost."""
+
+    @property
+    def k(self) -> int:
+        return 1
+
+    @property
+    def lam(self) -> Tensor:
+        return torch.zeros(1, len(self.partner), dtype=torch.float64, device=self.partner.device)
+
+    @property
+    def mask(self) -> Tensor:
+        return even_mask(self.lam, self.size)
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        return z if out is None else out.copy_(z)
+
+
+def even_mask(lam: Tensor, size: torch.Size) -> Tensor:
+    """``[K, B, 1, *size]`` that is ``lam [K, B]`` everywhere."""
+    return lam.float().reshape(*lam.shape, 1, *[1] * len(size)).expand(*lam.shape, 1, *size)
+
+
+def check_size(z: Tensor, size: torch.Size) -> None:
+    """Raise one sentence unless ``z`` is ``[B, C, *size]``."""
+    if z.shape[2:] != size:
+        raise ValueError(f"z has shape {list(z.shape)}, the plan was made for size {list(size)}")

@@ -1,0 +1,49 @@
+"""Labels of any kind → what a loss can be averaged over; label smoothing."""
+
+import torch
+from torch import Tensor
+
+from .checks import check_share, readable
+
+
+def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
+    """A float copy of ``y`` that can be mixed.
+
+    Class indices ``[B]`` become one-hot rows ``[B, num_classes]``; probabilities and multi-hot rows ``[B, C]`` and real-valued
+    targets of any shape pass as they are. ``smoothing`` = ε gives (1 − ε) y + ε / C, for rows that sum to 1.
+
+    >>> soft_target(torch.tensor([2, 0]), 3)
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    if y.ndim == 0 or len(y) == 0:
+        raise ValueError(f"y must hold one row per sample, got shape {list(y.shape)}")
+    if y.ndim == 1 and not y.is_floating_point():
+        target = _one_hot(y, num_classes)
+    else:
+        if num_classes is not None and (y.ndim != 2 or y.shape[1] != num_classes):
+            raise ValueError(f"y must have shape [B] or [B, {num_classes}], got {list(y.shape)}")
+        target = y if y.is_floating_point() else y.float()
+    return smoothed(target, smoothing) if smoothing else target
+
+
+def smoothed(target: Tensor, smoothing: float) -> Tensor:
+    """(1 − ε) y + ε / C. It commutes with mixing, since both are affine in y."""
+    check_share("smoothing", smoothing)
+    if target.ndim != 2:
+        raise ValueError(f"smoothing needs class targets [B, C], got shape {list(target.shape)}")
+    if readable(target) and not torch.allclose(target.sum(1), target.new_ones(()), atol=1e-3):
+        raise ValueError("smoothing needs target rows that sum to 1; multi-hot and real-valued targets cannot be smoothed")
+    return torch.lerp(target, torch.full_like(target, 1 / target.shape[1]), smoothing)
+
+
+def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
+    if num_classes is None:
+        raise ValueError("class indices need num_classes to become a target")
+    # On an accelerator an index out of range is left to scatter, which fails there too.
+    if label.dtype == torch.bool:
+        raise ValueError("y must hold class indices or floating-point targets, got torch.bool")
+    if readable(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
+        raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {int(label.min())} … {int(label.max())}")
+    one_hot = torch.zeros(len(label), num_classes, device=label.device)
+    return one_hot.scatter_(1, label.long().unsqueeze(1), 1.0)
