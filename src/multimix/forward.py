@@ -34,8 +34,7 @@ def mixed_logits(
     check_labels(y, x)
     check_finite(x)
     plan = method.plan(x, generator=generator)
-    logits = mixed_forward(model, plan, x, output=output)
-    return logits, _target(plan, y, logits, num_classes, smoothing)
+    return _logits_and_target(model, plan, x, y, num_classes, smoothing, output)
 
 
 def mixed_forward(model: nn.Module, plan: PairPlan, x: Tensor, *, output: Output | None = None) -> Tensor:
@@ -73,14 +72,23 @@ def mixed_chunks(
     check_finite(x)
     plan = method.plan(x, generator=generator)
     for part in plan.split(steps):
-        logits = mixed_forward(model, part, x, output=output)
-        yield logits, _target(part, y, logits, num_classes, smoothing), part.k / plan.k
+        yield *_logits_and_target(model, part, x, y, num_classes, smoothing, output), part.k / plan.k
 
 
-def _target(plan: PairPlan, y: Tensor, logits: Tensor, num_classes: int | None, smoothing: float) -> Tensor:
+def _logits_and_target(
+    model: nn.Module,
+    plan: PairPlan,
+    x: Tensor,
+    y: Tensor,
+    num_classes: int | None,
+    smoothing: float,
+    output: Output | None,
+) -> tuple[Tensor, Tensor]:
     if num_classes is None and y.ndim == 1 and not y.is_floating_point():
-        num_classes = logits.shape[-1]
-    return plan.mix_target(y, num_classes, smoothing)
+        logits = mixed_forward(model, plan, x, output=output)
+        return logits, plan.mix_target(y, logits.shape[-1], smoothing)
+    target = plan.mix_target(y, num_classes, smoothing)  # first, so that a bad label leaves the model untouched
+    return mixed_forward(model, plan, x, output=output), target
 
 
 def _tensor(result: Any, output: Output | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from traceback import walk_stack
 from typing import Any
 
 import torch
@@ -89,6 +90,11 @@ class _Hook:
         points.fired += 1
         if points.fired > 1:
             raise MixingError(f"layer {self.name!r} runs more than once in a forward pass, so where to mix is not defined")
+        if not torch.compiler.is_compiling() and _inside_checkpoint():
+            raise MixingError(
+                f"layer {self.name!r} lies inside a gradient checkpoint and would run unmixed when recomputed: "
+                "mix at a layer outside it, or switch checkpointing off"
+            )
         return mixed_output(points.plan, result, points.batch, self.name)
 
 
@@ -109,6 +115,7 @@ def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
     core, compiled = unwrapped(model)
     points = _installed.get(core)
     assert plan.layer is not None
+    named_layer(core, plan.layer)
     if points is not None and plan.layer in points.layers:
         return points.forward(model, plan, x)
     if compiled or _compiled_on_the_way(core, plan.layer):
@@ -122,7 +129,7 @@ def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
     """The submodule called ``name``; if there is none, the message lists what exists."""
-    modules = dict(model.named_modules(remove_duplicate=False))
+    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
     if name not in modules or name == "":
         names = [known for known in modules if known]
         shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
@@ -145,6 +152,10 @@ def unwrapped(model: nn.Module) -> tuple[nn.Module, bool]:
             model = model.get_submodule("_orig_mod")
         else:
             return model, compiled
+
+
+def _inside_checkpoint() -> bool:
+    return any(frame.f_globals.get("__name__") == "torch.utils.checkpoint" for frame, _ in walk_stack(None))
 
 
 def _compiled_on_the_way(model: nn.Module, name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -140,7 +139,7 @@ class MaskPlan(PairPlan):
     def k(self) -> int:
         return len(self.share)
 
-    @cached_property
+    @property
     def lam(self) -> Tensor:
         return self.share.flatten(2).mean(2, dtype=torch.float64).expand(-1, len(self.partner))
 

@@ -24,15 +24,16 @@ def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit,
     """``low, high [K, rows, d]``: boxes whose sides are the image's times λ^(1/d), nested in λ for one ``center [rows, d]``.
 
     ``clip`` cuts off what falls outside the image, as in the paper, so the area is less than λ near the border. ``shift``
-    slides the box inside: area λ up to rounding, empty at 0, the whole image at 1. On the ``continuous`` grid sides and
-    centres are real until the edges are rounded down; on the ``integer`` grid (the original code) half sides are whole
-    numbers, so every unclipped side is even.
+    slides the box inside: area λ up to rounding, empty at 0, the whole image at 1. On the ``continuous`` grid centres and sides
+    are real; clipped edges are then rounded down, as in the code the paper builds on, which moves a box half a place towards
+    the origin on average, while shifted edges are rounded to the nearest, so that no border is favoured. On the ``integer``
+    grid (the original code) centres and half sides are whole numbers, so every unclipped side of a clipped box is even.
     """
     sides = torch.tensor(size, dtype=torch.float64)
     side = sides * lam.unsqueeze(-1) ** (1 / len(size))
     if fit == "shift":
         side = side.round()
-        low = center - (side / 2).floor() if grid == "integer" else (center - side / 2).floor()
+        low = center - (side / 2).floor() if grid == "integer" else (center - side / 2 + 0.5).floor()
         low = torch.minimum(low.clamp(min=0), sides - side)
         high = low + side
     else:

@@ -9,7 +9,8 @@ def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float =
 
     n_k = ⌈λ_k N⌉ where ``round_up [rows]`` says so, else ⌊λ_k N⌋; one coin for all k, since a coin each could break the order.
     Ranking instead of thresholding a value keeps the area exact when values tie. With ``softness`` s the edge becomes a linear
-    ramp over the ranks n_k ± N min(s, λ_k, 1 − λ_k), which keeps the masks ordered and the ends exact.
+    ramp over the ranks n_k ± min(s N, n_k, N − n_k). Both its ends rise with n_k, so the masks stay ordered (with λ_k N in place
+    of n_k, rounding would break the order), and its mean is still n_k / N.
     """
     places = field[0].numel()
     bright_first = field.flatten(1).argsort(dim=1, descending=True, stable=True)
@@ -20,7 +21,7 @@ def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float =
     if softness == 0:
         mask = (rank < count).float()
     else:
-        ramp = places * torch.minimum(lam, 1 - lam).clamp(max=softness).unsqueeze(-1)
+        ramp = torch.minimum(count, places - count).clamp(max=softness * places)
         # A ramp of no width is a step: dividing by a sliver instead of 0 gives it without a special case.
         mask = ((count + ramp - rank - 0.5) / (2 * ramp).clamp(min=1e-9)).clamp(0, 1).float()
     return mask.reshape(*mask.shape[:2], 1, *field.shape[1:])

@@ -1,0 +1,94 @@
+"""The page of ``multimix look``: one file, no request, a slider that moves every method along λ."""
+
+import base64
+import html
+import io
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .pictures import to_image
+
+# Larger frames would make the page heavy without showing more of the mask.
+LARGEST_SIDE = 256
+QUALITY = 80
+
+NO_PARTNER = "It has no partner: the slider moves through its own steps, and the label stays that of A."
+
+CARD = """
+      <li class="card">
+        <figure>
+          <h2>{name}</h2>
+          <img src="data:image/jpeg;base64,{frame}" alt="{alt}" width="{side}" height="{side}" decoding="sync">
+          <figcaption>
+            <p class="realised">realised <span class="lam">λ = {lam:.2f}</span></p>
+            <div class="bar" aria-hidden="true"><div class="share" style="width: {b:.1f}%"></div></div>
+            <p class="label"><span class="of-a">A {a:.0f} %</span> <span class="of-b">B {b:.0f} %</span></p>
+            <p class="sentence">{sentence}</p>{remark}
+          </figcaption>
+        </figure>
+      </li>"""
+
+
+class Card(NamedTuple):
+    """One method on the page: ``frames`` are ``[3, H, W]`` each, at evenly spaced λ from 0 to 1; ``lam`` is what was realised."""
+
+    name: str
+    sentence: str
+    frames: Sequence[Tensor]
+    lam: Sequence[float]
+    partnered: bool
+
+
+def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
+    """A complete HTML document. It opens at λ = ½, also where scripts are switched off."""
+    side = min(a.shape[-1], LARGEST_SIDE)
+    frames = [[_jpeg(frame, side) for frame in card.frames] for card in cards]
+    data = [{"name": card.name, "lam": card.lam, "frames": own} for card, own in zip(cards, frames, strict=True)]
+    values = {
+        "last": str(len(cards[0].lam) - 1),
+        "step": f"{1 / (len(cards[0].lam) - 1):g}",
+        "a": _jpeg(a, side),
+        "b": _jpeg(b, side),
+        "cards": "".join(_card(card, own, side) for card, own in zip(cards, frames, strict=True)),
+        # A "</script>" inside the data would end it early.
+        "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    }
+    template = files(__package__).joinpath("look_page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
+
+
+def _card(card: Card, frames: Sequence[str], side: int) -> str:
+    half = len(frames) // 2
+    lam = card.lam[half]
+    return CARD.format(
+        name=html.escape(card.name),
+        alt=html.escape(f"{card.name}: A {100 - 100 * lam:.0f} %, B {100 * lam:.0f} %"),
+        frame=frames[half],
+        side=side,
+        lam=lam,
+        a=100 - 100 * lam,
+        b=100 * lam,
+        sentence=marked_up(card.sentence),
+        remark="" if card.partnered else f'\n            <p class="remark">{NO_PARTNER}</p>',
+    )
+
+
+def marked_up(sentence: str) -> str:
+    """A line of a docstring as HTML: ````name```` becomes code, ``λ_k`` a subscript, ``^(1/d)`` a superscript."""
+    plain = html.escape(sentence, quote=False)
+    pieces = re.split(r"``(.+?)``", plain)
+    for i in range(0, len(pieces), 2):
+        pieces[i] = re.sub(r"_(\w)\b", r"<sub>\1</sub>", pieces[i])
+        pieces[i] = re.sub(r"\^\(([^)]+)\)", r"<sup>\1</sup>", pieces[i])
+    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def _jpeg(picture: Tensor, side: int) -> str:
+    content = io.BytesIO()
+    to_image(picture, side).save(content, "JPEG", quality=QUALITY, optimize=True)
+    return base64.b64encode(content.getvalue()).decode()

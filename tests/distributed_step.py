@@ -1,0 +1,41 @@
+"""Run by torchrun in test_distributed.py: one DDP step with hidden mixing; every rank writes what it drew and became."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import multimix as mm
+
+
+def main(folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)  # the same on every rank, as is common
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(dist.get_rank()))
+    method = mm.OneOf((mm.ManifoldMixup(k=3, layers=("0", "1")), mm.InputMixup(k=3)))
+    lams = []
+    for _ in range(4):
+        plan = method.plan(x)
+        lams.append(plan.lam)
+        loss = nn.functional.cross_entropy(mm.mixed_forward(model, plan, x), plan.mix_target(torch.arange(5) % 3, 3))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    mixer = mm.Mix(mm.InputMixup(), 3, seed=7)
+    seeded_target = mixer(x, torch.arange(5) % 3)[1]
+    result = {
+        "lam": torch.stack(lams),
+        "weights": nn.utils.parameters_to_vector(model.parameters()).detach(),
+        "target": seeded_target,
+    }
+    torch.save(result, f"{folder}/rank{dist.get_rank()}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

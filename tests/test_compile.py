@@ -1,0 +1,109 @@
+"""torch.compile: mixing compiles whole and once; a compiled model is mixed correctly or refused."""
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.testing import CompileCounter
+
+import multimix as mm
+from oracles import seeded
+
+X = torch.randn(8, 3, 16, 12, generator=seeded(0))
+Y = torch.arange(8) % 5
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        mm.InputMixup(k=5),
+        mm.InputMixup(k=1, per_pair=True),
+        mm.CutMix(k=5),
+        mm.CutMix(k=2, per_pair=True),
+        mm.FMix(k=2),
+        mm.Cutout(k=2),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_one_graph_no_breaks_no_recompiling(method):
+    counter = CompileCounter()
+    apply = torch.compile(lambda plan, x, y: (plan.mix(x), plan.mix_target(y, 5)), fullgraph=True, backend=counter)
+    for seed in range(5):
+        plan = method.plan(X, generator=seeded(seed))
+        mixed, target = apply(plan, X, Y)
+        torch.testing.assert_close(mixed, plan.mix(X))
+        torch.testing.assert_close(target, plan.mix_target(Y, 5))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("method", [mm.InputMixup(k=5), mm.CutMix(k=5)], ids=lambda method: type(method).__name__)
+def test_the_real_backend_agrees(method):
+    apply = torch.compile(lambda plan, x: plan.mix(x), fullgraph=True)
+    plan = method.plan(X, generator=seeded(0))
+    torch.testing.assert_close(apply(plan, X), plan.mix(X), atol=1e-6, rtol=1e-6)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 14 * 10, 5))
+
+
+METHOD = mm.ManifoldMixup(k=3, layers=("0", "1", None))
+
+
+def test_compiled_after_mix_points_is_right():
+    plain, model, counter = network(), network(), CompileCounter()
+    mm.MixPoints(model, METHOD.layers)
+    compiled = torch.compile(model, backend=counter)
+    seen = set()
+    for seed in range(8):
+        logits, target = mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(seed))
+        expected = mm.mixed_logits(plain, METHOD, X, Y, generator=seeded(seed))
+        torch.testing.assert_close(logits, expected[0])
+        torch.testing.assert_close(target, expected[1])
+        torch.testing.assert_close(compiled(X), plain(X))
+        seen.add(METHOD.plan(X, generator=seeded(seed)).layer)
+    assert seen == set(METHOD.layers)
+    # One graph per hidden layer, one for clean rows, one more for another number of rows.
+    assert counter.frame_count <= 4
+
+
+@pytest.mark.parametrize("run_before", [False, True])
+@pytest.mark.parametrize("how", ["wrapper", "in place", "one stage"])
+def test_compiled_without_mix_points_is_refused(how, run_before):
+    model = network()
+    if how == "wrapper":
+        compiled = torch.compile(model, backend="eager")
+    else:
+        compiled = model
+        (model if how == "in place" else model[0]).compile(backend="eager")
+    if run_before:
+        compiled(X)
+    with pytest.raises(mm.MixingError, match="the model is compiled and would not see mixing at layer '0'"):
+        mm.mixed_logits(compiled, mm.ManifoldMixup(k=1, layers=("0",)), X, Y)
+    assert mm.mixed_logits(compiled, mm.CutMix(k=2), X, Y)[0].shape == (16, 5)
+
+
+def test_mix_points_come_before_compiling():
+    with pytest.raises(ValueError, match="must be made before torch.compile"):
+        mm.MixPoints(torch.compile(network(), backend="eager"), ("0",))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_a_compiled_training_step_is_right_or_refused():
+    model, generator = network(), torch.Generator()
+    step = torch.compile(lambda x, y: mm.mixed_logits(model, METHOD, x, y, generator=generator), backend="eager")
+    for seed in range(4):
+        generator.manual_seed(seed)
+        try:
+            logits, _ = step(X, Y)
+        except mm.MixingError as refused:
+            assert "cannot be traced" in str(refused)
+            continue
+        torch.testing.assert_close(logits, mm.mixed_logits(model, METHOD, X, Y, generator=seeded(seed))[0])

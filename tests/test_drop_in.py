@@ -1,0 +1,148 @@
+"""Mix in a loop, and as a collate function in workers."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import multimix as mm
+from oracles import seeded
+
+X = torch.randn(6, 3, 8, 10, generator=seeded(0))
+Y = torch.arange(6)
+
+
+def test_one_call():
+    x_mix, target = mm.Mix(mm.CutMix(k=5), num_classes=10)(X, Y)
+    assert x_mix.shape == (30, 3, 8, 10)
+    assert target.shape == (30, 10)
+    torch.testing.assert_close(target.sum(1), torch.ones(30))
+
+
+def test_same_as_plan_and_mix():
+    mix = mm.Mix(mm.FMix(k=3), num_classes=6, smoothing=0.1, seed=4)
+    state = mix.state_dict()
+    x_mix, target = mix(X, Y)
+    generator = torch.Generator()
+    generator.set_state(state["generator"])
+    plan = mm.FMix(k=3).plan(X, generator=generator)
+    assert torch.equal(x_mix, plan.mix(X))
+    assert torch.equal(target, plan.mix_target(Y, 6, 0.1))
+
+
+def test_switched_off_is_really_off():
+    mix = mm.Mix(mm.CutMix(k=5), num_classes=6)
+    mix.enabled = False
+    x, target = mix(X, Y)
+    assert x is X
+    assert torch.equal(target, torch.eye(6))
+    mix.enabled = True
+    assert len(mix(X, Y)[0]) == 30
+
+
+def test_seed_and_state():
+    first, again, other = (mm.Mix(mm.CutMix(), 6, seed=s) for s in (0, 0, 1))
+    assert torch.equal(first(X, Y)[0], again(X, Y)[0])
+    assert not torch.equal(first(X, Y)[0], other(X, Y)[0])
+    state = copy.deepcopy(first.state_dict())
+    expected = first(X, Y)[0]
+    first.load_state_dict(state)
+    assert torch.equal(first(X, Y)[0], expected)
+
+
+def test_the_state_survives_torch_save_with_weights_only(tmp_path):
+    mix = mm.Mix(mm.CutMix(), 6, seed=0)
+    mix(X, Y)
+    torch.save(mix.state_dict(), tmp_path / "mix.pt")
+    expected = mix(X, Y)[0]
+    fresh = mm.Mix(mm.CutMix(), 6, seed=0)
+    fresh.load_state_dict(torch.load(tmp_path / "mix.pt", weights_only=True))
+    assert torch.equal(fresh(X, Y)[0], expected)
+
+
+def test_reused_buffer():
+    mix, plain = mm.Mix(mm.CutMix(k=2), 6, seed=0, reuse_buffer=True), mm.Mix(mm.CutMix(k=2), 6, seed=0)
+    first, _ = mix(X, Y)
+    expected, _ = plain(X, Y)
+    assert torch.equal(first, expected)
+    second, _ = mix(X, Y)
+    assert second.data_ptr() == first.data_ptr()
+    assert torch.equal(second, plain(X, Y)[0])
+    last = X.contiguous(memory_format=torch.channels_last)
+    assert mix(last, Y)[0].is_contiguous(memory_format=torch.channels_last)
+    assert len(mix(X[:3], Y[:3])[0]) == 6
+
+
+def test_a_buffer_written_before_backward_is_noticed_by_autograd():
+    """What the docstring warns of: torch refuses, nothing is silently wrong."""
+    mix = mm.Mix(mm.CutMix(k=2), 6, reuse_buffer=True)
+    conv = torch.nn.Conv2d(3, 1, 3)
+    loss = conv(mix(X, Y)[0]).square().mean()
+    mix(X, Y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: mm.Mix(mm.ManifoldMixup(layers=("a",)), 6), ValueError, "ManifoldMixup mixes hidden layers: use mixed_logits"),
+        (lambda: mm.Mix(mm.OneOf((mm.CutMix(), mm.ManifoldMixup(layers=("a",)))), 6), ValueError, "use mixed_logits"),
+        (lambda: mm.Mix("cutmix", 6), TypeError, r"a mixing method such as CutMix\(k=5\), got 'cutmix'"),
+        (lambda: mm.Mix(mm.CutMix(), 6, smoothing=2), ValueError, "smoothing must lie in 0 … 1, got 2"),
+        (lambda: mm.Mix(mm.CutMix())(X, Y), ValueError, "class indices need num_classes"),
+    ],
+)
+def test_bad_use(make, error, sentence):
+    with pytest.raises(error, match=sentence):
+        make()
+
+
+def loader(mix, method, persistent, start="fork"):
+    data = TensorDataset(torch.arange(64.0).reshape(64, 1, 1, 1).expand(64, 1, 4, 4).clone(), torch.arange(64))
+    return DataLoader(
+        data,
+        batch_size=8,
+        num_workers=2,
+        collate_fn=mix.collate,
+        persistent_workers=persistent,
+        multiprocessing_context=start,
+        generator=seeded(0),
+    )
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_the_switch_reaches_persistent_workers(start):
+    mix = mm.Mix(mm.InputMixup(k=2, derange=True), num_classes=64, seed=0)
+    batches = loader(mix, mix.method, persistent=True, start=start)
+    assert all(float(target.max()) < 1 for _, target in batches)
+    mix.enabled = False
+    for x, target in batches:
+        assert len(x) == 8
+        assert (target.max(1).values == 1).all()
+    mix.enabled = True
+    assert all(len(x) == 16 for x, _ in batches)
+
+
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_workers_draw_differently(seed):
+    mix = mm.Mix(mm.InputMixup(k=1, derange=True), num_classes=64, seed=seed)
+    lams = [round(float(target.max()), 6) for _, target in loader(mix, mix.method, persistent=False)]
+    assert len(set(lams)) == len(lams) == 8
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_a_reused_buffer_is_refused_in_workers():
+    mix = mm.Mix(mm.InputMixup(), num_classes=64, reuse_buffer=True)
+    with pytest.raises(ValueError, match="reuse_buffer cannot be used in data-loader workers"):
+        next(iter(loader(mix, mix.method, persistent=False)))
+
+
+def test_mix_can_be_pickled():
+    mix = mm.Mix(mm.CutMix(k=2), 6, seed=3)
+    twin = pickle.loads(pickle.dumps(mix))
+    assert torch.equal(mix(X, Y)[0], twin(X, Y)[0])

@@ -1,0 +1,238 @@
+"""mixed_logits on models as people have them."""
+
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import multimix as mm
+from oracles import seeded
+
+
+class Rows(nn.Module):
+    """Passes its input on and notes how many rows it saw."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, z):
+        self.seen.append(len(z))
+        return z
+
+
+def network(norm=False, classes=4):
+    torch.manual_seed(0)
+    parts = [("before", Rows()), ("conv", nn.Conv2d(2, 6, 3, padding=1)), ("act", nn.ReLU())]
+    parts += [("norm", nn.BatchNorm2d(6))] if norm else []
+    parts += [("after", Rows()), ("flat", nn.Flatten()), ("head", nn.Linear(6 * 5 * 7, classes))]
+    return nn.Sequential(OrderedDict(parts))
+
+
+def data(batch=6, dtype=torch.float32):
+    return torch.randn(batch, 2, 5, 7, generator=seeded(0), dtype=dtype), torch.arange(batch) % 4
+
+
+def test_hidden_mixing_equals_the_two_halves_by_hand():
+    model, (x, y) = network(), data()
+    plan = mm.ManifoldMixup(k=3, layers=("act",)).plan(x, generator=seeded(1))
+    hidden = model.act(model.conv(x))
+    expected = []
+    for k in range(3):
+        for i in range(6):
+            lam = float(plan.lam[k, i])
+            expected.append((1 - lam) * hidden[i] + lam * hidden[plan.partner[i]])
+    expected = model.head(torch.stack(expected).flatten(1))
+    torch.testing.assert_close(mm.mixed_forward(model, plan, x), expected)
+
+
+def test_the_trunk_runs_once_on_b_and_the_rest_on_k_b():
+    model, (x, y) = network(norm=True), data()
+    mm.mixed_logits(model, mm.ManifoldMixup(k=5, layers=("act",)), x, y)
+    assert model.before.seen == [6]
+    assert model.after.seen == [30]
+    assert int(model.norm.num_batches_tracked) == 1
+
+
+def test_mixing_at_the_input_by_name_none_is_input_mixup():
+    model, (x, y) = network(), data()
+    hidden = mm.mixed_logits(model, mm.ManifoldMixup(k=3, alpha=1.0, layers=(None,)), x, y, generator=seeded(2))
+    plain = mm.mixed_logits(model, mm.InputMixup(k=3), x, y, generator=seeded(2))
+    assert torch.equal(hidden[0], plain[0])
+    assert torch.equal(hidden[1], plain[1])
+
+
+def test_a_linear_tail_mixes_the_outputs():
+    model, (x, _) = network(), data()
+    plan = mm.ManifoldMixup(k=4, layers=("flat",)).plan(x)
+    torch.testing.assert_close(mm.mixed_forward(model, plan, x), plan.mix(model(x)), atol=1e-5, rtol=1e-5)
+
+
+def test_gradient_at_the_hidden_layer():
+    """Row i gets Σ_k (1 − λ_k) g_{k,i} from itself and Σ_k λ_k g_{k,j} from every j whose partner it is."""
+    model, (x, _) = network(), data()
+    plan = mm.ManifoldMixup(k=3, per_pair=True, layers=("act",)).plan(x, generator=seeded(3))
+    kept = {}
+
+    def keep(name):
+        def hook(module, args, result):
+            result.retain_grad()
+            kept[name] = result
+
+        return hook
+
+    # The hook on ReLU itself runs before the mixing hook; the one on the next layer sees what was mixed.
+    handles = [model.act.register_forward_hook(keep("hidden")), model.after.register_forward_hook(keep("mixed"))]
+    mm.mixed_forward(model, plan, x).square().sum().backward()
+    for handle in handles:
+        handle.remove()
+    incoming = kept["mixed"].grad.unflatten(0, (3, 6))
+    expected = torch.zeros_like(kept["hidden"])
+    for k in range(3):
+        for i in range(6):
+            lam = float(plan.lam[k, i])
+            expected[i] += (1 - lam) * incoming[k, i]
+            expected[plan.partner[i]] += lam * incoming[k, i]
+    torch.testing.assert_close(kept["hidden"].grad, expected)
+
+
+def test_chunks_differ_from_one_pass_only_under_batch_statistics():
+    model, (x, y) = network(norm=True), data()
+    method = mm.InputMixup(k=4)
+
+    def logits():
+        whole, _ = mm.mixed_logits(model, method, x, y, generator=seeded(4))
+        parts = torch.cat([part for part, _, _ in mm.mixed_chunks(model, method, x, y, generator=seeded(4))])
+        return whole, parts
+
+    whole, parts = logits()
+    assert not torch.allclose(whole, parts)
+    model.eval()
+    torch.testing.assert_close(*logits())
+
+
+def test_chunks_keep_one_graph_at_a_time():
+    model, (x, y) = network(), data()
+    rows = [len(part) for part, _, _ in mm.mixed_chunks(model, mm.CutMix(k=5), x, y, steps=2)]
+    assert rows == [12, 12, 6]
+    assert model.before.seen == [12, 12, 6]
+
+
+@pytest.mark.parametrize("layer", [None, "act"])
+def test_bf16_autocast(layer):
+    model, (x, y) = network(), data()
+    method = mm.ManifoldMixup(k=5, layers=(layer,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits, target = mm.mixed_logits(model, method, x, y, generator=seeded(5))
+        loss = cross_entropy(logits, target)
+    loss.backward()
+    assert logits.dtype == torch.bfloat16
+    assert target.dtype == torch.float32
+    exact, _ = mm.mixed_logits(model, method, x, y, generator=seeded(5))
+    torch.testing.assert_close(logits.float(), exact, atol=0.02, rtol=0.02)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_small_and_odd_batches(batch):
+    model, (x, y) = network(), data(batch)
+    for method in (mm.CutMix(k=5), mm.ManifoldMixup(k=5, layers=("act", "conv"))):
+        logits, target = mm.mixed_logits(model, method, x, y)
+        assert logits.shape == target.shape == (5 * batch, 4)
+    if batch == 1:
+        torch.testing.assert_close(logits, model(x).expand(5, 4))
+
+
+class Wrapped(nn.Module):
+    """A model that returns more than its logits."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.body, self.wrap = network(), wrap
+
+    def forward(self, x):
+        return self.wrap(self.body(x))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "output"),
+    [
+        (lambda z: {"logits": z, "loss": 0}, None),
+        (lambda z: {"scores": z}, "scores"),
+        (lambda z: (z, "more"), 0),
+        (lambda z: [0, z], 1),
+        (lambda z: (z,), lambda result: result[0]),
+    ],
+)
+def test_models_that_return_more_than_a_tensor(wrap, output):
+    x, y = data()
+    model = Wrapped(wrap)
+    for method in (mm.InputMixup(k=2), mm.ManifoldMixup(k=2, layers=("body.act",))):
+        logits, _ = mm.mixed_logits(model, method, x, y, output=output, generator=seeded(6))
+        plain, _ = mm.mixed_logits(Wrapped(lambda z: z), method, x, y, generator=seeded(6))
+        torch.testing.assert_close(logits, plain)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "output", "sentence"),
+    [
+        (lambda z: {"scores": z}, None, "returned a dict with scores; say with output="),
+        (lambda z: (z, z), None, "returned a tuple of 2; say with output="),
+        (lambda z: {"scores": z}, "logit", "a dict with scores, which has no output 'logit'"),
+        (lambda z: z.sum(), None, r"must come out as 12 rows, got shape \[\]"),
+        (lambda z: z[:3], None, r"2 interpolations of 6 samples must come out as 12 rows, got shape \[3, 4\]"),
+    ],
+)
+def test_unclear_outputs_are_one_sentence(wrap, output, sentence):
+    x, y = data()
+    with pytest.raises(ValueError, match=sentence):
+        mm.mixed_logits(Wrapped(wrap), mm.InputMixup(k=2), x, y, output=output)
+
+
+@pytest.mark.parametrize("method", [mm.InputMixup(k=3), mm.CutMix(k=3)])
+def test_real_values_and_multi_hot(method):
+    x, _ = data()
+    regressor = nn.Sequential(nn.Flatten(), nn.Linear(70, 1), nn.Flatten(0))
+    values, target = mm.mixed_logits(regressor, method, x, torch.rand(6))
+    assert values.shape == target.shape == (18,)
+    logits, target = mm.mixed_logits(network(), method, x, (torch.rand(6, 4) > 0.5).long())
+    assert logits.shape == target.shape == (18, 4)
+
+
+BAD_INPUT = [
+    (lambda x, y: (x.byte(), y), "x must be floating point, got torch.uint8"),
+    (lambda x, y: (x[:0], y[:0]), r"x must hold at least 1 sample, got shape \[0, 2, 5, 7\]"),
+    (lambda x, y: (x, y[:5]), r"one row per sample, got shapes \[6, 2, 5, 7\] and \[5\]"),
+    (lambda x, y: (x, y + 1), "class indices must lie in 0 … 3, got 1 … 4"),
+    (lambda x, y: (x.masked_fill(x == x[2, 0, 0, 0], torch.nan), y), "x must be finite, got NaN or infinity in sample 2"),
+    (lambda x, y: (x.masked_fill(x == x[1, 0, 0, 0], torch.inf), y), "x must be finite, got NaN or infinity in sample 1"),
+    (lambda x, y: (x, torch.full((6, 4), torch.nan)), "y must be finite"),
+    (lambda x, y: (x.numpy(), y), "x must be a torch.Tensor, got ndarray"),
+    (lambda x, y: (x, y.tolist()), "y must be a torch.Tensor, got list"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "sentence"), BAD_INPUT)
+@pytest.mark.parametrize("call", ["mixed_logits", "mixed_chunks", "Mix"])
+def test_bad_input_is_one_sentence_and_changes_nothing(spoil, sentence, call):
+    model, (x, y) = network(norm=True), data()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x, y = spoil(x, y)
+    generator = seeded(7)
+    with pytest.raises((ValueError, TypeError), match=sentence) as error:
+        if call == "Mix":
+            mm.Mix(mm.CutMix(k=2), 4)(x, y)
+        elif call == "mixed_chunks":
+            list(mm.mixed_chunks(model, mm.CutMix(k=2), x, y, num_classes=4, generator=generator))
+        else:
+            mm.mixed_logits(model, mm.CutMix(k=2), x, y, num_classes=4, generator=generator)
+    assert "\n" not in str(error.value)
+    if call == "mixed_logits":
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_large_sums_are_not_mistaken_for_infinity():
+    x = torch.full((2, 2, 5, 7), 6e4, dtype=torch.float16)
+    assert mm.Mix(mm.InputMixup())(x, torch.rand(2))[0].shape == x.shape

@@ -1,0 +1,170 @@
+"""Hidden layers by name: right, or refused in one sentence; hooks never left behind."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import multimix as mm
+from multimix.hooks import unwrapped
+from oracles import seeded
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, z):
+        return z + torch.relu(self.inner(z))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.block, self.twice, self.unused = nn.Linear(5, 6), Block(), nn.Linear(6, 6), nn.Linear(2, 2)
+        self.pair, self.head = Pair(), nn.Linear(6, 3)
+
+    def forward(self, x):
+        z = self.block(self.stem(x))
+        z, _ = self.pair(self.twice(self.twice(z)))
+        return self.head(z)
+
+
+class Pair(nn.Module):
+    """Returns a tuple, as many transformer blocks do."""
+
+    def forward(self, z):
+        return z, None
+
+
+def hooks(model):
+    return sum(len(module._forward_hooks) for module in model.modules())
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    return Net()
+
+
+X = torch.randn(4, 5, generator=seeded(0))
+Y = torch.tensor([0, 1, 2, 0])
+
+
+def test_a_layer_that_returns_a_tuple(net):
+    plan = mm.ManifoldMixup(k=3, layers=("pair",)).plan(X, generator=seeded(1))
+    hidden = net.twice(net.twice(net.block(net.stem(X))))
+    torch.testing.assert_close(mm.mixed_forward(net, plan, X), net.head(plan.mix(hidden)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "k", "error", "sentence"),
+    [
+        ("twice", 2, mm.MixingError, "layer 'twice' runs more than once"),
+        ("twice", 1, mm.MixingError, "layer 'twice' runs more than once"),
+        ("unused", 2, mm.MixingError, "layer 'unused' did not run"),
+        ("layer9", 2, ValueError, "no layer 'layer9'; the model has stem, block, block.inner, twice, unused, pair, head"),
+        ("block.inner", 2, mm.MixingError, "name a layer that carries the whole signal"),
+    ],
+)
+def test_refused_in_one_sentence_and_nothing_left_behind(net, layer, k, error, sentence):
+    before = net(X)
+    with pytest.raises(error, match=sentence) as raised:
+        mm.mixed_logits(net, mm.ManifoldMixup(k=k, layers=(layer,)), X, Y)
+    assert "\n" not in str(raised.value).split("(")[0]
+    assert hooks(net) == 0
+    torch.testing.assert_close(net(X), before)
+
+
+class Odd(nn.Module):
+    def forward(self, z):
+        return {"z": z}
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        (Odd(), "got dict"),
+        (nn.Flatten(0), r"with the batch of 4 first, got torch.float32 \[20\]"),
+        (nn.LSTM(5, 2), r"batch of 3 first, got torch.float32 \[1, 4, 2\]"),
+    ],
+)
+def test_outputs_that_cannot_be_mixed(layer, sentence):
+    model = nn.Sequential(layer, nn.Identity())
+    x = X.expand(3, 4, 5) if isinstance(layer, nn.LSTM) else X
+    plan = mm.ManifoldMixup(k=2, layers=("0",)).plan(x)
+    with pytest.raises(mm.MixingError, match=sentence):
+        mm.mixed_forward(model, plan, x)
+    assert hooks(model) == 0
+
+
+def test_errors_of_the_model_itself_pass_through(net):
+    net.stem = nn.Linear(9, 6)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as raised:
+        mm.mixed_logits(net, mm.ManifoldMixup(k=2, layers=("block",)), X, Y)
+    assert not isinstance(raised.value, mm.MixingError)
+    assert hooks(net) == 0
+
+
+def test_hooks_are_there_only_while_needed(net):
+    counted = []
+    net.head.register_forward_hook(lambda *_: counted.append(hooks(net)))
+    mm.mixed_logits(net, mm.ManifoldMixup(k=2, layers=("block",)), X, Y)
+    assert counted == [2]
+    assert hooks(net) == 1
+
+
+def test_mix_points_stay_idle_without_a_plan_and_go_when_removed(net):
+    clean = net(X)
+    with mm.MixPoints(net, ("block", None)) as points:
+        assert hooks(net) == 1
+        torch.testing.assert_close(net(X), clean)
+        plan = mm.ManifoldMixup(k=2, layers=("block",)).plan(X)
+        assert mm.mixed_forward(net, plan, X).shape == (8, 3)
+        assert points.plan is None
+        torch.testing.assert_close(net(X), clean)
+    assert hooks(net) == 0
+
+
+def test_data_parallel_is_refused(net):
+    model = nn.DataParallel(net)
+    with pytest.raises(mm.MixingError, match="use DistributedDataParallel"):
+        mm.mixed_logits(model, mm.ManifoldMixup(k=2, layers=("block",)), X, Y)
+
+
+def test_a_plain_function_works_for_inputs_and_is_refused_for_layers(net):
+    assert mm.mixed_logits(lambda x: net(x), mm.InputMixup(k=2), X, Y)[0].shape == (8, 3)
+    with pytest.raises(TypeError, match="needs an nn.Module, got function"):
+        mm.mixed_logits(lambda x: net(x), mm.ManifoldMixup(k=2, layers=("block",)), X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripted_models_are_never_silently_unmixed():
+    traced = torch.jit.trace(nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3)), X)
+    with pytest.raises(mm.MixingError, match="layer '0' did not run"):
+        mm.mixed_logits(traced, mm.ManifoldMixup(k=1, layers=("0",)), X, Y)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, net, use_reentrant):
+        super().__init__()
+        self.net, self.use_reentrant = net, use_reentrant
+
+    def forward(self, x):
+        return checkpoint(self.net, x, use_reentrant=self.use_reentrant)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_gradient_checkpointing_around_the_layer_is_refused(net, k, use_reentrant):
+    """The layer would run again in backward, when the plan is gone: for K = 1 nothing else would notice."""
+    model = Checkpointed(net, use_reentrant)
+    with pytest.raises(mm.MixingError, match="checkpoint"):
+        mm.mixed_logits(model, mm.ManifoldMixup(k=k, layers=("net.block",)), X, Y)
+
+
+def test_unwrapped_sees_through_wrappers(net):
+    assert unwrapped(net) == (net, False)
+    assert unwrapped(torch.compile(net)) == (net, True)

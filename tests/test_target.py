@@ -1,0 +1,62 @@
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import multimix as mm
+
+
+def test_kinds_of_target():
+    assert torch.equal(mm.soft_target(torch.tensor([1, 0]), 3), torch.eye(3)[[1, 0]])
+    for y in (torch.rand(4, 3), torch.rand(4), torch.rand(4, 2, 2), torch.rand(4, 3, dtype=torch.float64)):
+        assert mm.soft_target(y) is y
+    multi_hot = torch.tensor([[1, 0, 1], [0, 1, 1]])
+    assert torch.equal(mm.soft_target(multi_hot), multi_hot.float())
+    assert torch.equal(mm.soft_target(multi_hot.bool()), multi_hot.float())
+
+
+@pytest.mark.parametrize("y", [torch.rand(5), torch.rand(5, 3), torch.rand(5, 2, 4), torch.eye(5)[:, :3]])
+def test_every_kind_is_mixed_alike(y):
+    plan = mm.InputMixup(k=3).plan(torch.zeros(5, 1), generator=torch.Generator().manual_seed(0))
+    target = plan.mix_target(y)
+    for k in range(3):
+        for i in range(5):
+            lam = float(plan.lam[k, i])
+            torch.testing.assert_close(target[5 * k + i], (1 - lam) * y[i] + lam * y[plan.partner[i]])
+
+
+def test_smoothing_is_torchs_and_commutes_with_mixing():
+    logits, label = torch.randn(6, 4), torch.arange(6) % 4
+    ours = mm.soft_cross_entropy(logits, mm.soft_target(label, 4, 0.1))
+    torch.testing.assert_close(ours, cross_entropy(logits, label, label_smoothing=0.1))
+    plan = mm.CutMix(k=3).plan(torch.zeros(6, 1, 9, 9))
+    before = plan.mix_target(label, 4, smoothing=0.1)
+    after = mm.smoothed(plan.mix_target(label, 4), 0.1)
+    torch.testing.assert_close(before, after)
+    torch.testing.assert_close(before.sum(1), torch.ones(18))
+
+
+def test_averaging_smoothing_levels_is_smoothing_by_their_mean():
+    """Cross-entropy is linear in the target, so K levels of smoothing are no more than one."""
+    logits, label = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 4
+    levels = [0.0, 0.1, 0.3]
+    many = sum(mm.soft_cross_entropy(logits, mm.soft_target(label, 4, e)) for e in levels) / 3
+    torch.testing.assert_close(many, mm.soft_cross_entropy(logits, mm.soft_target(label, 4, sum(levels) / 3)), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "sentence"),
+    [
+        (torch.tensor([0, 7]), {"num_classes": 3}, "class indices must lie in 0 … 2, got 0 … 7"),
+        (torch.tensor([-1, 0]), {"num_classes": 3}, "class indices must lie in 0 … 2, got -1 … 0"),
+        (torch.tensor([0, 1]), {}, "class indices need num_classes"),
+        (torch.tensor([True, False]), {"num_classes": 2}, "got torch.bool"),
+        (torch.rand(2, 4), {"num_classes": 3}, r"shape \[B\] or \[B, 3\], got \[2, 4\]"),
+        (torch.tensor(1), {"num_classes": 3}, r"one row per sample, got shape \[\]"),
+        (torch.ones(2, 3), {"smoothing": 0.1}, "rows that sum to 1"),
+        (torch.rand(4), {"smoothing": 0.1}, r"class targets \[B, C\], got shape \[4\]"),
+        (torch.tensor([0, 1]), {"num_classes": 3, "smoothing": 1.5}, "smoothing must lie in 0 … 1, got 1.5"),
+    ],
+)
+def test_bad_targets(y, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        mm.soft_target(y, **options)
