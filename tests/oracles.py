@@ -68,7 +68,7 @@ def cutout(x, generator, length=16, holes=1, fill=0.0):
         boxes = [
             [
                 (max(0, int(c) - length // 2), min(side, int(c) + length // 2))
-                for c, side in zip(centers[i * holes + hole], x.shape[2:])
+                for c, side in zip(centers[i * holes + hole], x.shape[2:], strict=True)
             ]
             for i in range(len(x))
         ]

@@ -36,7 +36,7 @@ def data(batch=6, dtype=torch.float32):
 
 
 def test_hidden_mixing_equals_the_two_halves_by_hand():
-    model, (x, y) = network(), data()
+    model, (x, _) = network(), data()
     plan = mm.ManifoldMixup(k=3, layers=("act",)).plan(x, generator=seeded(1))
     hidden = model.act(model.conv(x))
     expected = []
@@ -220,17 +220,15 @@ def test_bad_input_is_one_sentence_and_changes_nothing(spoil, sentence, call):
     model, (x, y) = network(norm=True), data()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     x, y = spoil(x, y)
-    generator = seeded(7)
+    calls = {
+        "Mix": lambda: mm.Mix(mm.CutMix(k=2), 4)(x, y),
+        "mixed_chunks": lambda: list(mm.mixed_chunks(model, mm.CutMix(k=2), x, y, num_classes=4)),
+        "mixed_logits": lambda: mm.mixed_logits(model, mm.CutMix(k=2), x, y, num_classes=4),
+    }
     with pytest.raises((ValueError, TypeError), match=sentence) as error:
-        if call == "Mix":
-            mm.Mix(mm.CutMix(k=2), 4)(x, y)
-        elif call == "mixed_chunks":
-            list(mm.mixed_chunks(model, mm.CutMix(k=2), x, y, num_classes=4, generator=generator))
-        else:
-            mm.mixed_logits(model, mm.CutMix(k=2), x, y, num_classes=4, generator=generator)
+        calls[call]()
     assert "\n" not in str(error.value)
-    if call == "mixed_logits":
-        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_large_sums_are_not_mistaken_for_infinity():

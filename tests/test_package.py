@@ -23,7 +23,7 @@ def test_the_library_never_imports_the_lab():
 
 
 def test_importing_costs_little_beside_torch():
-    """Modules, not seconds, since the machine is noisy: nothing heavy comes along (the time is printed by benchmarks/mixing.py)."""
+    """Modules, not seconds, since the machine is noisy; benchmarks/mixing.py prints the time."""
     code = (
         "import sys, torch; before = set(sys.modules); import multimix; "
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}), 'torch._dynamo' in sys.modules)"

@@ -28,7 +28,12 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
     steps = by_step(out, len(m))
     m = m.to(z.dtype)
     if len(m) * z[0].numel() < PAIR_BY_PAIR:
-        torch.lerp(z, z.index_select(0, partner), m, out=steps)
+        # The partners are gathered where the last step will be, which is then mixed in place: no third buffer.
+        last = steps[-1]
+        torch.index_select(z, 0, partner, out=last)
+        if len(m) > 1:
+            torch.lerp(z, last, m[:-1], out=steps[:-1])
+        torch.lerp(z, last, m[-1], out=last)
     else:
         own, pairs = z.unbind(0), partner.tolist()
         of_pair, weight = steps.unbind(1), m.expand(len(m), len(z), *m.shape[2:]).unbind(1)

@@ -15,10 +15,9 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
     if batch < 1:
         raise ValueError(f"a batch must hold at least 1 sample, got {batch}")
     generator = resolved(generator)
-    own = torch.arange(batch)
     partner = torch.randperm(batch, generator=generator)
     # Rejection keeps the law uniform; about e = 2.7 tries on average.
-    while derange and batch > 1 and bool((partner == own).any()):
+    while derange and batch > 1 and bool((partner == torch.arange(batch)).any()):
         partner = torch.randperm(batch, generator=generator)
     return partner
 

@@ -30,7 +30,8 @@ def sample_path(k: int, alpha: float, *, rows: int = 1, sampler: Sampler = "iid"
         return (torch.arange(1, k + 1, dtype=torch.float64) / (k + 1)).unsqueeze(1).expand(k, rows)
     generator = resolved(generator)
     if sampler == "iid":
-        log_odds = _log_odds((k, rows), alpha, generator).sort(dim=0).values
+        log_odds = _log_odds((k, rows), alpha, generator)
+        log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
     else:
         log_odds = _stratified_log_odds(k, rows, alpha, generator)
     return log_odds.sigmoid().clamp(EDGE, 1 - EDGE)

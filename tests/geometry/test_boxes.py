@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -25,6 +25,9 @@ FITS, GRIDS = ["clip", "shift"], ["continuous", "integer"]
     grid=st.sampled_from(GRIDS),
 )
 def test_equal_to_the_slow_loop_nested_and_within(size, lam, seed, fit, grid):
+    # Where a side is a whole or half number, the last bit of a power decides; two ways of computing it may differ there.
+    sides = [side * share ** (1 / len(size)) for side in size for share in lam if 0 < share < 1]
+    assume(all(abs(2 * side - round(2 * side)) > 1e-9 for side in sides))
     center = random_center(1, size, grid, seeded(seed))
     low, high = centered_boxes(torch.tensor(lam, dtype=torch.float64).unsqueeze(1), center, size, fit, grid)
     for k, share in enumerate(lam):

@@ -1,12 +1,13 @@
 """K boxes around one centre, for signals, images and volumes: half-open ``[low, high)`` along each axis."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-from ..mixing import PAIR_BY_PAIR, by_step, chain, into, rows_like, writes_pay
+from ..mixing import PAIR_BY_PAIR, by_step, chain, into, mixed_batch, rows_like, writes_pay
 from ..plan import PairPlan, check_size
 
 Fit = Literal["clip", "shift"]
@@ -15,7 +16,7 @@ Grid = Literal["continuous", "integer"]
 
 def random_center(rows: int, size: tuple[int, ...], grid: Grid, generator: Generator) -> Tensor:
     """``[rows, d]`` in float64: uniform on [0, side) along each axis, or on the whole numbers 0 … side − 1."""
-    sides = torch.tensor(size, dtype=torch.float64)
+    sides = _sides(tuple(size))
     center = torch.rand(rows, len(size), dtype=torch.float64, generator=generator) * sides
     return center.floor() if grid == "integer" else center
 
@@ -29,7 +30,7 @@ def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit,
     the origin on average, while shifted edges are rounded to the nearest, so that no border is favoured. On the ``integer``
     grid (the original code) centres and half sides are whole numbers, so every unclipped side of a clipped box is even.
     """
-    sides = torch.tensor(size, dtype=torch.float64)
+    sides = _sides(tuple(size))
     side = sides * lam.unsqueeze(-1) ** (1 / len(size))
     if fit == "shift":
         side = side.round()
@@ -49,7 +50,7 @@ def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
     for axis, side in enumerate(size):
         place = torch.arange(side, device=low.device).reshape(side, *[1] * (len(size) - axis - 1))
         edge = (..., axis, *[None] * len(size))
-        within = within & (place >= low[edge]) & (place < high[edge])
+        within = within & ((place >= low[edge]) & (place < high[edge]))
     return within.unsqueeze(-1 - len(size))
 
 
@@ -76,38 +77,37 @@ class BoxPlan(PairPlan):
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        large = z[0].numel() >= PAIR_BY_PAIR
-        if not writes_pay(z) or not (large or self.low.shape[1] == 1):
+        if not writes_pay(z):
             return into(torch.where(inside(self.low, self.high, self.size), z[self.partner], z).flatten(0, 1), z, out)
+        if self.low.shape[1] == 1:
+            return mixed_batch(z, self.partner, self._planes(), out)
+        if z[0].numel() < PAIR_BY_PAIR:
+            return mixed_batch(z, self.partner, inside(self.low, self.high, self.size), out)
         out = rows_like(z, self.k) if out is None else out
-        steps = by_step(out, self.k)
-        if large:
-            self._paste_pair_by_pair(z, steps)
-        else:
-            self._paste_step_by_step(z, steps)
+        self._paste(z, by_step(out, self.k))
         return out
 
-    def _paste_step_by_step(self, z: Tensor, steps: Tensor) -> None:
-        """One box for the whole batch: the partners are gathered once, inside the largest box only."""
-        low, high = self.low[:, 0].tolist(), self.high[:, 0].tolist()
-        origin = low[-1]
-        largest = z[slices(origin, high[-1])].index_select(0, self.partner)
-        steps.copy_(z)
-        for step, a, b in zip(steps.unbind(0), low, high, strict=True):
-            within = slices([i - o for i, o in zip(a, origin, strict=True)], [i - o for i, o in zip(b, origin, strict=True)])
-            step[slices(a, b)].copy_(largest[within])
+    def _planes(self) -> Tensor:
+        """The masks ``[K, 1, 1, *size]`` of boxes that the whole batch shares: filled, which is quicker than compared."""
+        planes = torch.zeros(self.k, 1, 1, *self.size)
+        for plane, low, high in zip(planes.unbind(0), self.low[:, 0].tolist(), self.high[:, 0].tolist(), strict=True):
+            plane[slices(low, high)] = 1
+        return planes
 
-    def _paste_pair_by_pair(self, z: Tensor, steps: Tensor) -> None:
-        """Each pair's K results while its two samples are in the cache; no partner batch, no mask."""
+    def _paste(self, z: Tensor, steps: Tensor) -> None:
+        """Box by box, where every pair has its own: the masks would be as large as the batch."""
         own, pairs, of_pair = z.unbind(0), self.partner.tolist(), steps.unbind(1)
         low, high = self.low.tolist(), self.high.tolist()
-        shared = self.low.shape[1] == 1
         for i in chain(pairs):
             of_pair[i].copy_(own[i])
             for k, step in enumerate(of_pair[i].unbind(0)):
-                row = 0 if shared else i
-                box = slices(low[k][row], high[k][row])[1:]
+                box = slices(low[k][i], high[k][i])[1:]
                 step[box].copy_(own[pairs[i]][box])
+
+
+@lru_cache(maxsize=64)
+def _sides(size: tuple[int, ...]) -> Tensor:
+    return torch.tensor(size, dtype=torch.float64)
 
 
 def slices(low: list[int], high: list[int]) -> tuple[slice, ...]:

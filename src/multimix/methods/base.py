@@ -54,7 +54,8 @@ class Method(ABC):
             if name not in given:
                 raise TypeError(f"{type(chosen).__name__}.plan needs {name}=")
         wanted = {name: value for name, value in given.items() if name in chosen.accepts}
-        return chosen.draw(x, generator=generator, **wanted).to(x.device)
+        plan = chosen.draw(x, generator=generator, **wanted)
+        return plan if x.device.type == "cpu" else plan.to(x.device)
 
     @abstractmethod
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:

@@ -1,6 +1,8 @@
 """Cutout (DeVries and Taylor, 2017) with K nested holes: a path from a sample to the same sample occluded."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import torch
 from torch import Generator, Tensor
@@ -65,19 +67,27 @@ class HolePlan(PairPlan):
         return self._removed().float()
 
     def _removed(self) -> Tensor:
-        return inside(self.low, self.high, self.size).any(dim=2)
+        return reduce(or_, inside(self.low, self.high, self.size).unbind(2))
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        if not writes_pay(z) or z[0].numel() < PAIR_BY_PAIR:
-            filled = torch.where(self._removed(), z.new_full((), self.fill), z)
-            return into(filled.flatten(0, 1), z, out)
+        fill = z.new_full((), self.fill)
+        if not writes_pay(z):
+            return into(torch.where(self._removed(), fill, z).flatten(0, 1), z, out)
         out = rows_like(z, self.k) if out is None else out
-        of_sample = by_step(out, self.k).unbind(1)
+        steps = by_step(out, self.k)
+        if z[0].numel() < PAIR_BY_PAIR:
+            torch.lerp(z, fill, self._removed().to(z.dtype), out=steps)
+        else:
+            self._punch(z, steps)
+        return out
+
+    def _punch(self, z: Tensor, steps: Tensor) -> None:
+        """Hole by hole, without masks as large as the batch."""
+        of_sample = steps.unbind(1)
         low, high = self.low.tolist(), self.high.tolist()
         for i, own in enumerate(z.unbind(0)):
             of_sample[i].copy_(own)
             for k, step in enumerate(of_sample[i].unbind(0)):
                 for a, b in zip(low[k][i], high[k][i], strict=True):
                     step[slices(a, b)[1:]] = self.fill
-        return out

@@ -1,0 +1,172 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+import multimix
+from multimix.lab import cli
+from multimix.lab.pictures import cat, dog, to_image
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, picture in (("cat", cat(64)), ("dog", dog(64))):
+        to_image(picture, 64).save(tmp_path / f"{name}.png")
+    (tmp_path / "words.txt").write_text("not a picture")
+    return tmp_path
+
+
+def run(folder, *arguments, code="from multimix.lab.cli import main; import sys; sys.exit(main())"):
+    """What a shell would see, from a folder of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_look_writes_both_files_and_says_what_to_open(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    assert cli.main(["look", "cat.png", "dog.png", "--methods", "mixup", "cutmix", "--k", "2", "--size", "32"]) == 0
+    said = capsys.readouterr()
+    png, html = (os.path.join("multimix-look", name) for name in ("look.png", "look.html"))
+    assert said.out.splitlines() == [f"wrote {png}", f"wrote {html}", f"Open {html} in a browser and move the slider."]
+    assert (files / png).stat().st_size > 1000
+    page = (files / html).read_text()
+    assert [name for name in ("cutout", "mixup", "cutmix", "fmix") if f"<h2>{name}</h2>" in page] == ["mixup", "cutmix"]
+
+
+def test_every_option_of_look_arrives(files, monkeypatch, capsys):
+    seen = {}
+
+    def written(a, b, **options):
+        seen.update(options, a=a, b=b)
+        return a, b
+
+    monkeypatch.setattr("multimix.lab.look.look", written)
+    arguments = "look one two --k 3 --methods fmix cutmix --size 99 --seed 7 --out there"
+    assert cli.main(arguments.split()) == 0
+    del seen["track"], seen["note"]
+    assert {name: str(value) for name, value in seen.items()} == {
+        "a": "one", "b": "two", "k": "3", "methods": "('fmix', 'cutmix')", "size": "99", "seed": "7", "out": "there",
+    }  # fmt: skip
+
+
+def test_demo_needs_nothing(files):
+    done = run(files, "demo", "--out", "shown")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "Open shown/look.html" in done.stdout.replace("\\", "/")
+    assert {path.name for path in (files / "shown").iterdir()} == {"look.png", "look.html"}
+
+
+def test_demo_takes_a_picture_in_place_of_the_cat(files, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr("multimix.lab.look.look", lambda a, b, **options: seen.extend([a, b]) or ("x", "y"))
+    assert cli.main(["demo", str(files / "dog.png")]) == 0
+    assert str(seen[0]) == str(files / "dog.png")
+    assert seen[1].equal(dog())
+
+
+LOOK = ["look", "cat.png", "dog.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["look", "missing.png", "dog.png"], "there is no picture 'missing.png'"),
+        (
+            ["look", "cat.png", "words.txt"],
+            "'words.txt' cannot be read as a picture (not an image, or a kind Pillow does not know)",
+        ),
+        ([*LOOK, "--methods", "cutmx"], "no method 'cutmx' (did you mean 'cutmix'?); there are none, cutout, mixup"),
+        ([*LOOK, "--methods", "none"], "none cannot be shown: it mixes nothing"),
+        ([*LOOK, "--k", "0"], "k must be a whole number, at least 1, got 0"),
+        ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
+        ([*LOOK, "--out", "words.txt"], "cannot write into 'words.txt': File exists"),
+        (["demo", "missing.png"], "there is no picture 'missing.png'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_input_that_cannot_be_used_is_one_sentence(files, capsys, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(files)
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(sentence)
+    assert said.err.count("\n") == 1
+
+
+def test_the_shell_sees_the_sentence_and_the_exit_code(files):
+    done = run(files, "look", "missing.png", "dog.png")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "there is no picture 'missing.png'\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["look", "cat.png"], [*LOOK, "--k", "many"], ["lok"], [*LOOK, "--sead", "1"]], ids=" ".join
+)
+def test_arguments_that_do_not_parse_exit_with_2(files, capsys, monkeypatch, arguments):
+    monkeypatch.chdir(files)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert "--help" in said.err
+
+
+@pytest.mark.parametrize("missing", ["tyro", "rich", "matplotlib", "PIL"])
+def test_a_missing_extra_is_one_sentence(files, missing):
+    code = f"import sys; sys.modules['{missing}'] = None; from multimix.lab.cli import main; sys.exit(main())"
+    done = run(files, "demo", code=code)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == 'multimix needs its lab extra for this: pip install "multimix[lab]"\n'
+
+
+def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch):
+    def broken(*args, **options):
+        raise ModuleNotFoundError("No module named 'elsewhere'", name="elsewhere")
+
+    monkeypatch.setattr("multimix.lab.look.look", broken)
+    with pytest.raises(ModuleNotFoundError, match="elsewhere"):
+        cli.main(["demo"])
+
+
+def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("multimix.lab.look.look", interrupted)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_the_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"multimix {multimix.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_shows_an_example_of_every_command(capsys, arguments):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert not stopped.value.code
+    said = capsys.readouterr().out
+    for command in cli.COMMANDS:
+        assert f"  multimix {command}" in said
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_of_a_command_has_a_line_an_example_and_every_option_explained(capsys, command):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert not stopped.value.code
+    said = capsys.readouterr().out
+    assert (cli.COMMANDS[command].__doc__ or "").splitlines()[0] in " ".join(said.split())
+    assert f"  multimix {command}" in said.partition("options")[0]
+
+
+def test_help_loads_no_picture_library(files):
+    code = "import sys; from multimix.lab.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = run(files, "--help", code=code)
+    assert "multimix demo" in done.stdout
+    assert not {"matplotlib", "PIL", "multimix.lab.look"} & set(done.stderr.split())

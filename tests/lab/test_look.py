@@ -1,0 +1,303 @@
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import multimix
+from multimix import CutMix, Cutout, FMix, InputMixup, PairMethod
+from multimix.lab import look as module
+from multimix.lab.look import CAPTION, CELL, Row, Steps, corner, figure, look, shown_methods, steps
+from multimix.lab.pictures import cat, dog, to_image
+
+SIZE = 48
+FINE = [i / 40 for i in range(41)]
+REACHES_B = [InputMixup(), FMix(), CutMix(box="shift")]
+PAIRED = [*REACHES_B, CutMix(), InputMixup(p=0.0)]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return cat(SIZE), dog(SIZE)
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_a_path_starts_at_a(pair, method):
+    first = steps(method, *pair, FINE, seed=3)
+    assert torch.equal(first.images[0], pair[0])
+    assert first.lam[0] == 0
+
+
+@pytest.mark.parametrize("method", REACHES_B, ids=str)
+def test_a_path_ends_at_b_where_the_method_promises_it(pair, method):
+    last = steps(method, *pair, FINE, seed=3)
+    assert torch.equal(last.images[-1], pair[1])
+    assert last.lam[-1] == 1
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_the_realised_share_ascends(pair, method):
+    lam = steps(method, *pair, FINE, seed=3).lam
+    assert len(lam) == 41
+    assert (lam.diff() >= 0).all()
+    assert lam[-1] > lam[0]
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_figure_and_page_show_one_geometry(pair, method):
+    fine = steps(method, *pair, FINE, seed=5)
+    few = steps(method, *pair, [0.25, 0.5, 0.75], seed=5)
+    assert torch.equal(few.images, fine.images[[10, 20, 30]])
+    assert torch.equal(few.lam, fine.lam[[10, 20, 30]])
+
+
+def test_mixup_fades(pair):
+    a, b = pair
+    for lam, image in zip((0.25, 0.5), steps(InputMixup(), a, b, [0.25, 0.5], seed=0).images, strict=True):
+        assert torch.allclose(image, (1 - lam) * a + lam * b, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [CutMix(), FMix()], ids=str)
+def test_the_share_is_what_can_be_counted_in_the_picture(pair, method):
+    shown = steps(method, torch.zeros(3, SIZE, SIZE), torch.ones(3, SIZE, SIZE), [0.3, 0.6], seed=1)
+    assert torch.allclose(shown.images.double().mean((1, 2, 3)), shown.lam)
+
+
+def test_cutout_goes_from_a_through_growing_holes_and_keeps_the_label(pair):
+    shown = steps(Cutout(length=SIZE // 2, fill=0.5), *pair, FINE, seed=4)
+    assert len(shown.images) == 41
+    assert torch.equal(shown.images[0], pair[0])
+    changed = (shown.images != pair[0]).any(1).sum((1, 2))
+    assert (changed.diff() >= 0).all()
+    assert changed[-1] > 100
+    assert (shown.lam == 0).all()
+
+
+def test_cutout_in_the_figure_has_k_steps_of_its_own(pair):
+    shown = steps(Cutout(length=SIZE // 2), *pair, [0.25, 0.5, 0.75], seed=4)
+    whole = steps(Cutout(length=SIZE // 2), *pair, FINE, seed=4)
+    assert len(shown.images) == 3
+    assert torch.equal(shown.images[-1], whole.images[-1])
+
+
+def rows_of(pair, k):
+    path = [i / (k + 1) for i in range(1, k + 1)]
+    methods = [Cutout(length=SIZE // 2), InputMixup(), FMix()]
+    return [Row(m.name, steps(m, *pair, path, seed=0), isinstance(m, PairMethod)) for m in methods]
+
+
+def decoded(png):
+    image = Image.open(io.BytesIO(png))
+    assert image.format == "PNG"
+    return np.asarray(image.convert("RGB"))
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_the_figure_shows_a_then_the_steps_then_b(pair, k):
+    rows = rows_of(pair, k)
+    sheet = decoded(figure(*pair, rows))
+    for i, row in enumerate(rows):
+        for column, picture in enumerate([pair[0], *row.steps.images, pair[1]]):
+            left, top = corner(i, column)
+            cell = sheet[top : top + CELL, left : left + CELL]
+            assert cell.shape == (CELL, CELL, 3)
+            if column == k + 1 and not row.partnered:
+                assert (cell == 255).mean() > 0.9
+            else:
+                assert np.array_equal(cell, np.asarray(to_image(picture, CELL)))
+
+
+def under(sheet, row, column):
+    left, top = corner(row, column)
+    return sheet[top + CELL : top + CELL + CAPTION, left : left + CELL]
+
+
+def test_the_share_stands_under_each_step_and_only_there(pair):
+    rows = rows_of(pair, 2)
+    sheet = decoded(figure(*pair, rows))
+    for i, row in enumerate(rows):
+        assert [bool((under(sheet, i, column) < 128).any()) for column in range(4)] == [False, True, True, False], row.name
+
+
+def test_the_figure_writes_the_realised_share_it_was_given(pair):
+    before = rows_of(pair, 2)
+    changed = Steps(before[1].steps.images, torch.tensor([0.11, 0.67]))
+    old = decoded(figure(*pair, before))
+    new = decoded(figure(*pair, [before[0], before[1]._replace(steps=changed), before[2]]))
+    differs = (old != new).any(2)
+    left, top = corner(1, 1)
+    assert differs[top + CELL : top + CELL + CAPTION, left : left + CELL].any()
+    differs[top + CELL : top + CELL + CAPTION, left : left + CELL] = False
+    assert not differs.any()
+
+
+def test_without_names_every_method_with_pixels_is_shown():
+    notes = []
+    names = [method.name for method in shown_methods((), 64, notes.append)]
+    assert {"mixup", "cutmix", "fmix", "cutout"} <= set(names)
+    assert not {"none", "manifoldmix"} & set(names)
+    assert len(names) + len(notes) + 2 == len(multimix.METHODS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brand(InputMixup):
+    """A <new> method of ``k`` steps."""
+
+    name = "brand"
+    aliases = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needy(InputMixup):
+    """Needs a map."""
+
+    name = "needy"
+    aliases = ()
+
+    @property
+    def needs(self):
+        return ("saliency",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demanding(InputMixup):
+    """Needs an option."""
+
+    name = "demanding"
+    aliases = ()
+    strength: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deep(InputMixup):
+    """Mixes hidden layers by default."""
+
+    name = "deep"
+    aliases = ()
+
+    @property
+    def mixes_at(self):
+        return (None, "layer1")
+
+
+@pytest.fixture
+def more_methods(monkeypatch):
+    more = (*multimix.METHODS, Brand, Needy, Demanding, Deep)
+    monkeypatch.setattr("multimix.methods.METHODS", more)
+    monkeypatch.setattr(module, "METHODS", more)
+
+
+@pytest.mark.usefixtures("more_methods")
+def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
+    notes = []
+    _, html = look(*pair, size=SIZE, k=2, out=tmp_path, note=notes.append)
+    page = html.read_text()
+    assert "<h2>brand</h2>" in page
+    assert "A &lt;new&gt; method of <code>k</code> steps." in page
+    assert not any(f"<h2>{name}</h2>" in page for name in ("needy", "demanding", "deep"))
+    assert [note for note in notes if note.startswith(("needy", "demanding", "deep"))] == [
+        "needy is left out: it needs saliency, which two pictures alone do not give",
+        "demanding is left out: it has no default for strength",
+    ]
+
+
+@pytest.mark.usefixtures("more_methods")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none", "none cannot be shown: it mixes nothing"),
+        ("manifoldmix", "manifoldmix cannot be shown: it mixes hidden layers, which have no pixels"),
+        ("manifold", "manifold cannot be shown: it mixes hidden layers"),
+        ("deep", "deep cannot be shown: it mixes hidden layers"),
+        ("needy", "needy cannot be shown: it needs saliency"),
+        ("demanding", "demanding cannot be shown: it has no default for strength"),
+        ("cutmxi", "no method 'cutmxi' .did you mean 'cutmix'.*; there are none, cutout, mixup"),
+    ],
+)
+def test_a_method_asked_for_by_name_that_cannot_be_shown_is_one_sentence(name, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        shown_methods(["mixup", name], 64, print)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_keep_their_order_and_are_shown_once():
+    shown = shown_methods(["fmix", "input", "mixup", "fmix"], 64, print)
+    assert [method.name for method in shown] == ["fmix", "mixup"]
+
+
+def test_look_writes_the_figure_and_the_page(tmp_path, pair):
+    tracked = []
+
+    def track(methods):
+        for method in methods:
+            tracked.append(method.name)
+            yield method
+
+    png, html = look(*pair, k=3, methods=["cutmix", "fmix"], size=SIZE, seed=2, out=tmp_path / "new" / "folder", track=track)
+    assert [png, html] == [tmp_path / "new" / "folder" / name for name in ("look.png", "look.html")]
+    assert sorted(png.parent.iterdir()) == [html, png]
+    assert tracked == ["cutmix", "fmix"]
+    sheet = decoded(png.read_bytes())
+    left, top = corner(1, 2)
+    middle = steps(FMix(), *pair, [0.25, 0.5, 0.75], seed=2).images[1]
+    assert np.array_equal(sheet[top : top + CELL, left : left + CELL], np.asarray(to_image(middle, CELL)))
+
+
+def test_the_seed_decides_everything(tmp_path, pair):
+    state = torch.get_rng_state()
+    made = [look(*pair, methods=["cutmix"], size=SIZE, seed=seed, out=tmp_path / str(i)) for i, seed in enumerate((0, 0, 1))]
+    contents = [(png.read_bytes(), html.read_bytes()) for png, html in made]
+    assert contents[0] == contents[1]
+    assert contents[0][0] != contents[2][0]
+    assert contents[0][1] != contents[2][1]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
+    a, b = (picture.clone() for picture in pair)
+    to_image(a, SIZE).save(tmp_path / "a.png")
+    from_file = look(tmp_path / "a.png", b, methods=["mixup"], size=SIZE, out=tmp_path / "file")
+    from_tensor = look(a, b, methods=["mixup"], size=SIZE, out=tmp_path / "tensor")
+    assert from_file[0].read_bytes() == from_tensor[0].read_bytes()
+    assert torch.equal(a, pair[0])
+    assert torch.equal(b, pair[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"k": 0}, "k must be a whole number, at least 1, got 0"),
+        ({"k": 41}, "k must be at most 40 to fit a figure, got 41"),
+        ({"size": 8}, "size must lie in 16 … 512 pixels, got 8"),
+        ({"size": 600}, "size must lie in 16 … 512 pixels, got 600"),
+        ({"seed": -1}, "seed must lie in 0 … 2.63 − 1, got -1"),
+        ({"size": 64}, r"a must have shape \[3, 64, 64\], got \[3, 48, 48\]"),
+    ],
+)
+def test_options_that_cannot_be_used_are_one_sentence(tmp_path, pair, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        look(*pair, out=tmp_path / "out", **{"size": SIZE, **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypatch):
+    png, html = look(*pair, methods=["mixup"], size=SIZE, out=tmp_path)
+    before = png.read_bytes(), html.read_bytes()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "replace", full)
+    with pytest.raises(OSError, match="cannot write into .*: No space left on device"):
+        look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
+    assert (png.read_bytes(), html.read_bytes()) == before
+    assert sorted(tmp_path.iterdir()) == [html, png]
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path, pair):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(OSError, match="cannot write into '.*taken': File exists"):
+        look(*pair, methods=["mixup"], size=SIZE, out=tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
