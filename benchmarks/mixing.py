@@ -5,7 +5,7 @@
 
 All candidates of a table run interleaved in one process, in a new random order every round; the table shows medians of CPU time.
 Drawing the plan counts. "reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
-timm's batch mode is measured beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
+timm's batch mode runs beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
 """
 
 import argparse
@@ -122,7 +122,8 @@ def print_table(title: str, spent: dict[str, float], images: int) -> None:
 def import_time() -> str:
     """What ``import multimix`` adds to ``import torch``: median of five processes."""
     code = "import torch, time; start = time.perf_counter(); import multimix; print(time.perf_counter() - start)"
-    runs = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    command = [sys.executable, "-c", code]
+    runs = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(5)]
     return f"import multimix adds {statistics.median(runs):.3f} s to import torch (median of 5)"
 
 

@@ -1,5 +1,7 @@
 """What may come in at the public edge: one sentence each, with name, rule and value."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ def check_finite(x: Tensor) -> None:
         return
     x = x.detach()
     # A finite sum proves finite terms (float16 sums overflow, hence float32); only another sum asks for a closer look.
-    if bool(torch.isfinite(x.sum(dtype=torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype))):
+    if math.isfinite(x.sum(dtype=torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype).item()):
         return
     bad = (~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero().flatten().tolist()
     if bad:

@@ -1,5 +1,6 @@
 """Smooth random grey fields: Gaussian Fourier coefficients that fall off with frequency (FMix)."""
 
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -20,20 +21,21 @@ def grey_field(rows: int, size: tuple[int, ...], decay: float, spectrum: Spectru
         # The transform of white noise has the symmetry of a real field's spectrum. Coefficients drawn freely on the half-plane
         # lack it on the first and last column, and lose half their energy there: the field would not be isotropic.
         white = torch.randn(rows, *size, generator=generator)
-        coefficients = torch.fft.rfftn(white, dim=axes) * _radius(size) ** -decay
+        coefficients = torch.fft.rfftn(white, dim=axes) * _falloff(tuple(size), decay)
     else:
-        scale = _radius(size)[:2, : size[0]] ** -decay
+        scale = _falloff(tuple(size), decay)[:2, : size[0]]
         part = torch.randn(rows, *scale.shape, 2, generator=generator) * scale.unsqueeze(-1)
         coefficients = torch.complex(part[:, 0], part[:, 1])
     field: Tensor = torch.fft.irfftn(coefficients, s=list(size), dim=axes)
     return field
 
 
-def _radius(size: tuple[int, ...]) -> Tensor:
-    """Radial frequency of every coefficient of a real transform, at least that of one cycle along the longest side."""
+@lru_cache(maxsize=64)
+def _falloff(size: tuple[int, ...], decay: float) -> Tensor:
+    """max(f, 1/longest side)^−decay for every coefficient of a real transform."""
     squares = torch.zeros((), dtype=torch.float32)
     for axis, side in enumerate(size):
         last = axis == len(size) - 1
         frequency = (torch.fft.rfftfreq if last else torch.fft.fftfreq)(side, dtype=torch.float32)
         squares = squares + frequency.square().reshape(-1, *[1] * (len(size) - axis - 1))
-    return squares.sqrt().clamp(min=1 / max(size))
+    return squares.sqrt().clamp(min=1 / max(size)) ** -decay

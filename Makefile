@@ -1,0 +1,36 @@
+# On a machine with Python (3.10 or later) and make, each target does its own set-up in $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# pip finds a CPU build of the pinned torch; a newer one would bring gigabytes of CUDA along.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.lab
+	$(BIN)/multimix demo
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(PIP) --no-deps timm==1.0.30
+	$(BIN)/python benchmarks/mixing.py
+
+clean:
+	rm -rf $(VENV) build dist multimix-look
+
+$(VENV)/.lab: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) -e ".[lab]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.lab
+	$(PIP) -e ".[dev]"
+	touch $@
