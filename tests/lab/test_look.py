@@ -66,7 +66,7 @@ def test_the_share_is_what_can_be_counted_in_the_picture(pair, method):
 
 
 def test_cutout_goes_from_a_through_growing_holes_and_keeps_the_label(pair):
-    shown = steps(Cutout(length=SIZE // 2, fill=0.5), *pair, FINE, seed=4)
+    shown = steps(Cutout(length=3 * SIZE, fill=0.5), *pair, FINE, seed=4)
     assert len(shown.images) == 41
     assert torch.equal(shown.images[0], pair[0])
     changed = (shown.images != pair[0]).any(1).sum((1, 2))
@@ -114,9 +114,15 @@ def under(sheet, row, column):
     return sheet[top + CELL : top + CELL + CAPTION, left : left + CELL]
 
 
+def above(sheet, column):
+    left, top = corner(0, column)
+    return sheet[:top, left : left + CELL]
+
+
 def test_the_share_stands_under_each_step_and_only_there(pair):
     rows = rows_of(pair, 2)
     sheet = decoded(figure(*pair, rows))
+    assert [bool((above(sheet, column) < 128).any()) for column in range(4)] == [True, True, True, True]
     for i, row in enumerate(rows):
         assert [bool((under(sheet, i, column) < 128).any()) for column in range(4)] == [False, True, True, False], row.name
 
@@ -278,7 +284,7 @@ def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
 )
 def test_options_that_cannot_be_used_are_one_sentence(tmp_path, pair, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        look(*pair, out=tmp_path / "out", **{"size": SIZE, **options})
+        look(*pair, methods=["mixup"], out=tmp_path / "out", **{"size": SIZE, **options})
     assert not (tmp_path / "out").exists()
 
 

@@ -10,6 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from multimix import CutMix, Cutout, FMix, InputMixup
@@ -206,6 +207,13 @@ def test_the_page_is_one_light_file_with_words_for_everything(page):
     assert text.count('class="remark"') == 1  # cutout alone has no partner
     assert "<code>holes</code> square holes" in text
     assert "x̂<sub>k</sub> = (1 − λ<sub>k</sub>) x + λ<sub>k</sub> x'" in text
+
+
+def test_detailed_photographs_stay_light_too(tmp_path):
+    noise = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    a, b = torch.nn.functional.interpolate(noise, 256, mode="bicubic").clamp(0, 1)
+    _, html_path = look(a, b, methods=list(METHODS), out=tmp_path)
+    assert html_path.stat().st_size < 4_000_000
 
 
 @pytest.mark.parametrize(

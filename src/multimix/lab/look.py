@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..methods import METHODS, Cutout, Method, NoMix, PairMethod, create
-from ..path import check_path_options, sample_path
+from ..path import sample_path
 from .look_page import Card, page
 from .pictures import read_picture, to_image
 
@@ -64,10 +64,10 @@ def look(
     ``note`` is told about each that cannot. ``track`` may wrap the methods in a progress bar. Figure and page share the
     geometry, which follows from ``seed``.
     """
+    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     _check_options(k, size, seed)
     shown = shown_methods(methods, size, note)
     a, b = _picture(a, size, "a"), _picture(b, size, "b")
-    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     many = [i / (PAGE_FRAMES - 1) for i in range(PAGE_FRAMES)]
     rows, cards = [], []
     for method in track(shown):
@@ -199,7 +199,6 @@ def _first_line(method: Method) -> str:
 
 
 def _check_options(k: int, size: int, seed: int) -> None:
-    check_path_options(k, 1.0, "grid")
     if k > MOST_STEPS:
         raise ValueError(f"k must be at most {MOST_STEPS} to fit a figure, got {k}")
     if not SIZES[0] <= size <= SIZES[1]:

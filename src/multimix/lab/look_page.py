@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
+from PIL import Image
 from torch import Tensor
 
 from .pictures import to_image
 
 # Larger frames would make the page heavy without showing more of the mask.
 LARGEST_SIDE = 256
-# Colour at full resolution costs as much as ten points of quality and shows the edges of masks better.
-QUALITY, SUBSAMPLING = 75, "4:4:4"
+# Tried in this order until a method's frames fit. Colour at full resolution shows the edges of masks best; photographs with
+# much detail need less.
+JPEG_SETTINGS = ((75, "4:4:4"), (75, "4:2:0"), (60, "4:2:0"), (45, "4:2:0"))
+HEAVIEST_CARD = 950_000
 
 NO_PARTNER = "It has no partner: the slider moves through its own steps, and the label stays that of A."
 
@@ -48,13 +51,13 @@ class Card(NamedTuple):
 def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
     """A complete HTML document. It opens at λ = ½, also where scripts are switched off."""
     side = min(a.shape[-1], LARGEST_SIDE)
-    frames = [[_jpeg(frame, side) for frame in card.frames] for card in cards]
+    frames = [_jpegs(card.frames, side) for card in cards]
     data = [{"name": card.name, "lam": card.lam, "frames": own} for card, own in zip(cards, frames, strict=True)]
     values = {
         "last": str(len(cards[0].lam) - 1),
         "step": f"{1 / (len(cards[0].lam) - 1):g}",
-        "a": _jpeg(a, side),
-        "b": _jpeg(b, side),
+        "a": _jpegs([a], side)[0],
+        "b": _jpegs([b], side)[0],
         "cards": "".join(_card(card, own, side) for card, own in zip(cards, frames, strict=True)),
         # A "</script>" inside the data would end it early.
         "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
@@ -89,7 +92,18 @@ def marked_up(sentence: str) -> str:
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-def _jpeg(picture: Tensor, side: int) -> str:
+def _jpegs(pictures: Sequence[Tensor], side: int) -> list[str]:
+    """The pictures in base64, at the best of the settings that keeps them within ``HEAVIEST_CARD``, else at the last."""
+    images = [to_image(picture, side) for picture in pictures]
+    encoded: list[str] = []
+    for quality, subsampling in JPEG_SETTINGS:
+        encoded = [_jpeg(image, quality, subsampling) for image in images]
+        if sum(map(len, encoded)) <= HEAVIEST_CARD:
+            break
+    return encoded
+
+
+def _jpeg(image: Image.Image, quality: int, subsampling: str) -> str:
     content = io.BytesIO()
-    to_image(picture, side).save(content, "JPEG", quality=QUALITY, subsampling=SUBSAMPLING, optimize=True)
+    image.save(content, "JPEG", quality=quality, subsampling=subsampling, optimize=True)
     return base64.b64encode(content.getvalue()).decode()

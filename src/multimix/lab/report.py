@@ -1,0 +1,97 @@
+"""A self-contained HTML page of text, tables and figures: one file, no request, light and dark, readable on a phone."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+STYLE = """
+  :root {
+    color-scheme: light dark;
+    --paper: #f6f5f2; --sheet: #fff; --ink: #1d1d22; --soft: #5c5c66; --line: #dddbd4; --mark: #1f5fbf;
+  }
+  @media (prefers-color-scheme: dark) {
+    :root { --paper: #141417; --sheet: #1e1e23; --ink: #ececf0; --soft: #a4a4b0; --line: #34343c; --mark: #7db1ff; }
+  }
+  * { box-sizing: border-box; }
+  body { margin: 0; background: var(--paper); color: var(--ink); }
+  body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+  main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 40px; }
+  h1 { margin: 0 0 8px; font-size: 1.7rem; line-height: 1.2; }
+  h2 { margin: 32px 0 8px; font-size: 1.2rem; }
+  p { margin: 8px 0; max-width: 74ch; }
+  .lead { color: var(--soft); }
+  .finding { border-left: 4px solid var(--mark); padding: 4px 14px; background: var(--sheet); }
+  .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; margin: 12px 0; }
+  table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
+  th, td { padding: 6px 12px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+  th:first-child, td:first-child { text-align: left; }
+  tr:last-child td { border-bottom: 0; }
+  th { color: var(--soft); font-weight: 600; }
+  caption { caption-side: bottom; text-align: left; padding: 8px 12px; color: var(--soft); font-size: .88rem; }
+  figure { margin: 12px 0; }
+  figure img { width: 100%; height: auto; display: block; background: #fff; border: 1px solid var(--line); border-radius: 10px; }
+  figcaption { color: var(--soft); font-size: .9rem; padding: 6px 2px; max-width: 74ch; }
+  code, pre { font: .9em ui-monospace, "DejaVu Sans Mono", monospace; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 10px 14px; }
+  pre { background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; }
+  @media (max-width: 480px) { main { padding: 16px 14px 32px; } th, td { padding: 5px 8px; } h1 { font-size: 1.4rem; } }
+"""
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def document(title: str, lead: str, parts: Sequence[str]) -> str:
+    """A complete page; ``parts`` are HTML, made by the functions below."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<title>{html.escape(title)}</title>\n<link rel="icon" href="data:,">\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n'
+        f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'
+        + "\n".join(parts)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def heading(words: str) -> str:
+    """A section's title."""
+    return f"<h2>{html.escape(words)}</h2>"
+
+
+def paragraph(words: str, *, finding: bool = False) -> str:
+    """Plain text; a finding is set off from the rest."""
+    kind = ' class="finding"' if finding else ""
+    return f"<p{kind}>{html.escape(words)}</p>"
+
+
+def preformatted(words: str) -> str:
+    """Text whose line breaks count, such as settings or a command."""
+    return f"<pre>{html.escape(words)}</pre>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> str:
+    """A table that scrolls by itself on a narrow screen; the first column is the row's name."""
+    top = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n" for row in rows)
+    below = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<div class="scroll"><table>{below}<thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+
+
+def picture(png: bytes, alt: str, caption: str = "") -> str:
+    """An embedded PNG with its caption; ``alt`` says in words what it shows."""
+    data = base64.b64encode(png).decode()
+    below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    return f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(alt)}">{below}</figure>'
+
+
+def png(figure: Figure, dpi: int = 150) -> bytes:
+    """The figure as PNG bytes, on white, whatever the user's matplotlib settings."""
+    canvas: Any = FigureCanvasAgg(figure)
+    content = io.BytesIO()
+    canvas.print_figure(content, format="png", dpi=dpi, facecolor="white")
+    return content.getvalue()

@@ -1,0 +1,59 @@
+"""Means with intervals, and paired comparisons over the same seeds."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+
+class Summary(NamedTuple):
+    """``mean ± half`` is the 95 % t-interval of the mean of ``n`` values; ``half`` is NaN for n = 1."""
+
+    n: int
+    mean: float
+    half: float
+    median: float
+    sd: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.half:.2f}"
+
+
+class Paired(NamedTuple):
+    """First minus second over the same seeds: mean difference ± ``half`` (95 %), how often it is above 0, two-sided p-values."""
+
+    n: int
+    mean: float
+    half: float
+    wins: int
+    p_t: float
+    p_wilcoxon: float
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Mean, its 95 % interval, median and standard deviation."""
+    array = np.asarray(values, dtype=float)
+    if array.size == 0:
+        raise ValueError("there are no values to summarise")
+    sd = float(array.std(ddof=1)) if array.size > 1 else math.nan
+    return Summary(array.size, float(array.mean()), half_width(sd, array.size), float(np.median(array)), sd)
+
+
+def half_width(sd: float, n: int) -> float:
+    """Half the 95 % t-interval of a mean of ``n`` values with standard deviation ``sd``."""
+    return float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n) if n > 1 else math.nan
+
+
+def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
+    """The paired difference ``first − second`` with t-test and Wilcoxon's signed-rank test; p is 1 where nothing differs."""
+    if len(first) != len(second) or len(first) == 0:
+        raise ValueError(f"a paired comparison needs as many values on both sides, got {len(first)} and {len(second)}")
+    difference = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    whole = summary(difference.tolist())
+    wins = int((difference > 0).sum())
+    if len(difference) < 2 or not difference.any():
+        return Paired(whole.n, whole.mean, whole.half, wins, 1.0, 1.0)
+    p_t = 0.0 if whole.sd == 0 else float(stats.ttest_1samp(difference, 0.0).pvalue)
+    return Paired(whole.n, whole.mean, whole.half, wins, p_t, float(stats.wilcoxon(difference).pvalue))
