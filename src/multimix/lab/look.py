@@ -1,7 +1,6 @@
 """The K steps of every method on two pictures: one figure, and one page with a slider."""
 
 import io
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..methods import METHODS, Cutout, Method, NoMix, PairMethod, create
 from ..path import sample_path
 from .look_page import Card, page
 from .pictures import read_picture, to_image
+from .results import write_atomically
 
 MOST_STEPS = 40
 SIZES = (16, 512)
@@ -79,8 +79,8 @@ def look(
     png, html = out / "look.png", out / "look.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _write(png, figure(a, b, rows))
-        _write(html, page(a, b, cards).encode())
+        write_atomically(png, figure(a, b, rows))
+        write_atomically(html, page(a, b, cards).encode())
     except OSError as error:
         raise OSError(f"cannot write into {str(out)!r}: {error.strerror}") from error
     return png, html
@@ -213,13 +213,3 @@ def _picture(source: str | Path | Tensor, size: int, name: str) -> Tensor:
     if list(source.shape) != [3, size, size]:
         raise ValueError(f"{name} must have shape [3, {size}, {size}], got {list(source.shape)}")
     return source
-
-
-def _write(path: Path, content: bytes) -> None:
-    """The file all at once: whoever looks sees the old one or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
