@@ -295,7 +295,7 @@ def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypat
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="cannot write into .*: No space left on device"):
         look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
     assert (png.read_bytes(), html.read_bytes()) == before
