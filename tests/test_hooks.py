@@ -1,5 +1,7 @@
 """Hidden layers by name: right, or refused in one sentence; hooks never left behind."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -125,6 +127,30 @@ def test_mix_points_stay_idle_without_a_plan_and_go_when_removed(net):
         assert points.plan is None
         torch.testing.assert_close(net(X), clean)
     assert hooks(net) == 0
+
+
+def test_two_threads_may_mix_the_same_model_at_once(net):
+    """Each thread's hooks must let the other's forward pass alone."""
+    gate = threading.Barrier(2, timeout=20)
+
+    def meet(*_):
+        gate.wait()  # both are inside the model before either mixes
+
+    handle = net.stem.register_forward_hook(meet)
+    plans = [mm.ManifoldMixup(k=k, layers=("block",)).plan(X, generator=seeded(k)) for k in (2, 3)]
+    results = [None, None]
+
+    def run(i):
+        results[i] = mm.mixed_forward(net, plans[i], X)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handle.remove()
+    for plan, result in zip(plans, results, strict=True):
+        torch.testing.assert_close(result, mm.mixed_forward(net, plan, X))
 
 
 def test_data_parallel_is_refused(net):

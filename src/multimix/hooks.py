@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from threading import get_ident
 from traceback import walk_stack
 from typing import Any
 
@@ -14,47 +16,24 @@ from .plan import PairPlan
 _installed: weakref.WeakKeyDictionary[nn.Module, MixPoints] = weakref.WeakKeyDictionary()
 
 
-class MixPoints:
-    """Hooks on the named layers of a model, idle until a plan is set; a context manager that removes them at its end.
+class Hooks:
+    """Forward hooks on named layers of a model, idle until ``forward`` is given a plan."""
 
-    Only compiled models need it by hand: ``torch.compile`` does not see hooks that come later, so install them first::
-
-        points = MixPoints(model, ("layer1", "layer2"))
-        compiled = torch.compile(model)
-        logits, target = mixed_logits(compiled, method, x, y)
-    """
-
-    def __init__(self, model: nn.Module, layers: tuple[str | None, ...]) -> None:
-        core, compiled = unwrapped(model)
-        if compiled:
-            raise ValueError("MixPoints must be made before torch.compile, which does not see hooks that come later")
+    def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
         self.plan: PairPlan | None = None
-        self.batch = 0
-        self.fired = 0
-        self.layers = tuple(name for name in layers if name is not None)
-        modules = [named_layer(core, name) for name in self.layers]
-        self._handles = [
-            module.register_forward_hook(_Hook(self, name)) for module, name in zip(modules, self.layers, strict=True)
-        ]
-        self._core = core
-        _installed[core] = self
+        self.batch = self.fired = self.thread = 0
+        self.layers = tuple(layers)
+        modules = [named_layer(model, name) for name in layers]
+        self._handles = [module.register_forward_hook(_Hook(self, name)) for module, name in zip(modules, layers, strict=True)]
 
     def remove(self) -> None:
         """Take the hooks off again."""
         for handle in self._handles:
             handle.remove()
-        if _installed.get(self._core) is self:
-            del _installed[self._core]
-
-    def __enter__(self) -> MixPoints:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
     def forward(self, model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
         """``model(x)`` with ``plan`` applied where its layer puts out; exactly one firing, or one clear sentence."""
-        self.plan, self.batch, self.fired = plan, len(x), 0
+        self.plan, self.batch, self.fired, self.thread = plan, len(x), 0, get_ident()
         try:
             result = model(x)
         except MixingError:
@@ -73,6 +52,37 @@ class MixPoints:
         return result
 
 
+class MixPoints(Hooks):
+    """Hooks that stay, for models that are compiled: ``torch.compile`` does not see hooks that come later::
+
+        points = MixPoints(model, ("layer1", "layer2"))
+        compiled = torch.compile(model)
+        logits, target = mixed_logits(compiled, method, x, y)
+
+    Idle without mixing. ``remove``, or leaving a ``with`` block, takes them off again.
+    """
+
+    def __init__(self, model: nn.Module, layers: Sequence[str | None]) -> None:
+        core, compiled = unwrapped(model)
+        if compiled:
+            raise ValueError("MixPoints must be made before torch.compile, which does not see hooks that come later")
+        super().__init__(core, [name for name in layers if name is not None])
+        self._core = core
+        _installed[core] = self
+
+    def remove(self) -> None:
+        """Take the hooks off again."""
+        super().remove()
+        if _installed.get(self._core) is self:
+            del _installed[self._core]
+
+    def __enter__(self) -> MixPoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
 class MixingError(RuntimeError):
     """A model that cannot be mixed at the layer asked for."""
 
@@ -80,13 +90,15 @@ class MixingError(RuntimeError):
 class _Hook:
     """What runs after a layer: nothing, or the mixing of its output."""
 
-    def __init__(self, points: MixPoints, name: str) -> None:
+    def __init__(self, points: Hooks, name: str) -> None:
         self.points, self.name = points, name
 
     def __call__(self, module: nn.Module, args: Any, result: Any) -> Any:
         points = self.points
         if points.plan is None or points.plan.layer != self.name:
             return None
+        if not torch.compiler.is_compiling() and points.thread != get_ident():
+            return None  # another thread runs the same model
         points.fired += 1
         if points.fired > 1:
             raise MixingError(f"layer {self.name!r} runs more than once in a forward pass, so where to mix is not defined")
@@ -123,8 +135,11 @@ def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
             f"the model is compiled and would not see mixing at layer {plan.layer!r}: "
             "make MixPoints(model, method.layers) first and compile after, or pass the model uncompiled"
         )
-    with MixPoints(core, (plan.layer,)) as own:
+    own = Hooks(core, [plan.layer])
+    try:
         return own.forward(model, plan, x)
+    finally:
+        own.remove()
 
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
