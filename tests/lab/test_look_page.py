@@ -5,28 +5,18 @@ import html
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from browser import in_browser, opened
 from multimix import CutMix, Cutout, FMix, InputMixup
 from multimix.lab.look import look, steps
 from multimix.lab.look_page import Card, marked_up
 from multimix.lab.look_page import page as page_of
 from multimix.lab.pictures import cat, dog, to_image
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
-
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"),
-]
 
 METHODS = {"cutout": Cutout(length=128, fill=0.5), "mixup": InputMixup(), "cutmix": CutMix(), "fmix": FMix()}
 
@@ -63,13 +53,6 @@ READ = """
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("look")
     return look(cat(), dog(), methods=list(METHODS), seed=0, out=folder)[1]
-
-
-def opened(path, profile, *flags):
-    """The DOM after five virtual seconds, and what the console said."""
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *flags, path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
 
 def report_of(page, tmp_path, script, *flags):
