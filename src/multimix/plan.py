@@ -62,6 +62,7 @@ class PairPlan(ABC):
         target = soft_target(y, num_classes, smoothing)
         if len(target) != len(self.partner):
             raise ValueError(f"y has {len(target)} rows, the plan was made for a batch of {len(self.partner)}")
+        self._check_device("y", target)
         lam = self.lam
         return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
 
@@ -88,6 +89,7 @@ class PairPlan(ABC):
     def _check(self, z: Tensor, out: Tensor | None) -> None:
         if len(z) != len(self.partner):
             raise ValueError(f"z has {len(z)} samples, the plan was made for a batch of {len(self.partner)}")
+        self._check_device("z", z)
         if out is None:
             return
         if z.requires_grad and torch.is_grad_enabled():
@@ -97,6 +99,10 @@ class PairPlan(ABC):
             raise ValueError(f"out must be {z.dtype} {wanted} on {z.device}, got {out.dtype} {list(out.shape)} on {out.device}")
         if out.untyped_storage().data_ptr() == z.untyped_storage().data_ptr():
             raise ValueError("out must not share memory with z, which is never changed")
+
+    def _check_device(self, name: str, value: Tensor) -> None:
+        if value.device != self.partner.device:
+            raise ValueError(f"{name} is on {value.device}, the plan on {self.partner.device}: move one of them with .to(device)")
 
     def _each(self: Plan, change: Callable[[str, Tensor], Tensor]) -> Plan:
         changed: dict[str, Any] = {
