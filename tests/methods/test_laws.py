@@ -105,6 +105,9 @@ def test_cutout_sides_grow_to_the_length_and_labels_stay():
     assert (plan.lam == 0).all()
     sides = (plan.high - plan.low).amax((1, 2, 3))
     assert sides.tolist() == [4, 8, 12, 16]
+    # round(13 · k/4) = 3, 7, 10, 13, and an odd side loses one place.
+    plan = mm.Cutout(k=4, length=13).plan(x, generator=seeded(8))
+    assert (plan.high - plan.low).amax((1, 2, 3)).tolist() == [2, 6, 10, 12]
 
 
 def test_per_pair_paths_differ_by_pair_and_shared_ones_do_not():
