@@ -93,6 +93,13 @@ def test_a_buffer_written_before_backward_is_noticed_by_autograd():
         (lambda: mm.Mix("cutmix", 6), TypeError, r"a mixing method such as CutMix\(k=5\), got 'cutmix'"),
         (lambda: mm.Mix(mm.CutMix(), 6, smoothing=2), ValueError, "smoothing must lie in 0 … 1, got 2"),
         (lambda: mm.Mix(mm.CutMix())(X, Y), ValueError, "class indices need num_classes"),
+        (lambda: mm.Mix(mm.CutMix(), 6, seed=1.5), ValueError, "seed must be a whole number, got 1.5"),
+        (
+            lambda: mm.Mix(mm.CutMix(), 6).load_state_dict({}),
+            ValueError,
+            "state must hold enabled, generator, starts, got nothing",
+        ),
+        (lambda: mm.Mix(mm.CutMix(), 6).collate([(X[0], 1, 2)]), ValueError, r"collate needs samples that are \(x, y\) pairs"),
     ],
 )
 def test_bad_use(make, error, sentence):
@@ -109,7 +116,6 @@ def loader(mix, method, persistent, start="fork"):
         collate_fn=mix.collate,
         persistent_workers=persistent,
         multiprocessing_context=start,
-        generator=seeded(0),
     )
 
 
@@ -133,6 +139,23 @@ def test_workers_draw_differently(seed):
     mix = mm.Mix(mm.InputMixup(k=1, derange=True), num_classes=64, seed=seed)
     lams = [round(float(target.max()), 6) for _, target in loader(mix, mix.method, persistent=False)]
     assert len(set(lams)) == len(lams) == 8
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_a_seed_decides_what_workers_draw_epoch_by_epoch():
+    def epochs(mix, n):
+        torch.seed()  # the loader's own base seed must not matter
+        return [[float(target.max()) for _, target in loader(mix, mix.method, persistent=False)] for _ in range(n)]
+
+    first = mm.Mix(mm.InputMixup(derange=True), num_classes=64, seed=5)
+    drawn = epochs(first, 3)
+    assert len({lam for epoch in drawn for lam in epoch}) == 24, "epochs must differ"
+    assert epochs(mm.Mix(mm.InputMixup(derange=True), num_classes=64, seed=5), 3) == drawn
+    resumed = mm.Mix(mm.InputMixup(derange=True), num_classes=64, seed=5)
+    epochs(resumed, 1)
+    fresh = mm.Mix(mm.InputMixup(derange=True), num_classes=64, seed=5)
+    fresh.load_state_dict(resumed.state_dict())
+    assert epochs(fresh, 2) == drawn[1:]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")

@@ -202,8 +202,8 @@ def test_real_values_and_multi_hot(method):
 
 
 BAD_INPUT = [
-    (lambda x, y: (x.byte(), y), "x must be floating point, got torch.uint8"),
-    (lambda x, y: (x[:0], y[:0]), r"x must hold at least 1 sample, got shape \[0, 2, 5, 7\]"),
+    (lambda x, y: (x.byte(), y), "x must be floating point to be mixed, got torch.uint8"),
+    (lambda x, y: (x[:0], y[:0]), r"x must hold at least 1 sample, none of them empty, got shape \[0, 2, 5, 7\]"),
     (lambda x, y: (x, y[:5]), r"one row per sample, got shapes \[6, 2, 5, 7\] and \[5\]"),
     (lambda x, y: (x, y + 1), "class indices must lie in 0 … 3, got 1 … 4"),
     (lambda x, y: (x.masked_fill(x == x[2, 0, 0, 0], torch.nan), y), "x must be finite, got NaN or infinity in sample 2"),
@@ -229,6 +229,76 @@ def test_bad_input_is_one_sentence_and_changes_nothing(spoil, sentence, call):
         calls[call]()
     assert "\n" not in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "options", "sentence"),
+    [
+        (
+            nn.Linear(70, 1),
+            torch.zeros(6, dtype=torch.long),
+            {},
+            r"at least 2 classes, got \[12, 1\]: pass y.float\(\) for real values",
+        ),
+        (nn.Sequential(nn.Linear(70, 1), nn.Flatten(0)), torch.arange(6), {}, r"at least 2 classes, got \[12\]"),
+        (nn.Linear(70, 4), torch.rand(6, 3), {}, r"must have one shape, got \[12, 4\] and \[12, 3\]"),
+        (nn.Linear(70, 4), torch.arange(6), {"num_classes": 9}, r"must have one shape, got \[12, 4\] and \[12, 9\]"),
+        (nn.Linear(70, 1), torch.rand(6), {}, r"must have one shape, got \[12, 1\] and \[12\]"),
+        (nn.Linear(70, 4), torch.arange(6).reshape(6, 1), {}, r"shape \[6, 1\] must be 0 or 1, got 0 … 5; y.squeeze\(1\)"),
+        (nn.Linear(70, 4), torch.arange(18).reshape(6, 3), {}, r"shape \[6, 3\] must be 0 or 1, got 0 … 17"),
+    ],
+)
+def test_labels_and_logits_that_do_not_fit(model, y, options, sentence):
+    """Each of these once gave a loss without a word, some of them with inverted labels."""
+    x = torch.randn(6, 70)
+    with pytest.raises(ValueError, match=sentence):
+        mm.mixed_logits(model, mm.InputMixup(k=2), x, y, **options)
+
+
+def test_one_logit_with_float_labels():
+    logits, target = mm.mixed_logits(nn.Linear(70, 1), mm.InputMixup(k=2), torch.randn(6, 70), torch.ones(6, 1))
+    assert logits.shape == target.shape == (12, 1)
+    torch.testing.assert_close(target, torch.ones(12, 1))
+
+
+def test_tokens_are_mixed_after_the_embedding():
+    model = nn.Sequential(OrderedDict(embedding=nn.Embedding(11, 8), flat=nn.Flatten(), out=nn.Linear(40, 3)))
+    tokens = torch.randint(11, (4, 5))
+    plan = mm.ManifoldMixup(k=2, layers=("embedding",)).plan(tokens, generator=seeded(0))
+    expected = model.out(plan.mix(model.embedding(tokens)).flatten(1))
+    torch.testing.assert_close(mm.mixed_forward(model, plan, tokens), expected)
+    logits, _ = mm.mixed_logits(model, mm.ManifoldMixup(k=2, layers=("embedding",)), tokens, torch.arange(4) % 3)
+    assert logits.shape == (8, 3)
+    assert mm.mixed_logits(model, mm.NoMix(), tokens, torch.arange(4) % 3)[0].shape == (4, 3)
+    with pytest.raises(ValueError, match="or mix at a hidden layer for indices such as tokens"):
+        mm.mixed_logits(model, mm.ManifoldMixup(k=2, layers=(None, "embedding")), tokens, torch.arange(4) % 3)
+
+
+def test_every_layer_is_checked_before_the_first_draw():
+    model, (x, y) = network(), data()
+    method = mm.OneOf((mm.InputMixup(), mm.ManifoldMixup(layers=(None, "act", "con"))), (0.99, 0.01))
+    for _ in range(3):
+        with pytest.raises(ValueError, match=r"no layer 'con' \(did you mean 'conv'\?\); the model has before, conv"):
+            mm.mixed_logits(model, method, x, y)
+
+
+@pytest.mark.parametrize("method", ["cutmix", mm.CutMix, None])
+def test_what_is_not_a_method(method):
+    x, y = data()
+    with pytest.raises(TypeError, match=r"method must be a mixing method such as CutMix\(k=5\), got"):
+        mm.mixed_logits(network(), method, x, y)
+
+
+class Result:
+    def __init__(self, logits):
+        self.logits = logits
+
+
+def test_an_attribute_can_be_the_output():
+    x, y = data()
+    assert mm.mixed_logits(Wrapped(Result), mm.InputMixup(k=2), x, y, output="logits")[0].shape == (12, 4)
+    with pytest.raises(ValueError, match="returned a Tensor, which has no output 'logits'"):
+        mm.mixed_logits(network(), mm.InputMixup(k=2), x, y, output="logits")
 
 
 def test_large_sums_are_not_mistaken_for_infinity():

@@ -16,6 +16,11 @@ def test_a_generator_elsewhere_is_refused():
         mm.InputMixup().plan(torch.zeros(2, 1), generator=ElsewhereGenerator())
 
 
+def test_a_number_is_no_generator():
+    with pytest.raises(TypeError, match=r"generator must be a torch.Generator, .* got 3"):
+        mm.InputMixup().plan(torch.zeros(2, 1), generator=3)
+
+
 def test_manual_seed_makes_a_run_repeatable_without_being_moved():
     def draws(seed):
         torch.manual_seed(seed)

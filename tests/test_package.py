@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import multimix as mm
 
@@ -72,6 +73,11 @@ def test_names_are_unique_and_creatable():
         (lambda: mm.Cutout(length=0), "length must be at least 1, got 0"),
         (lambda: mm.ManifoldMixup(layers=()), "layers must be a tuple of layer names"),
         (lambda: mm.ManifoldMixup(layers="layer1"), "layers must be a tuple of layer names"),
+        (lambda: mm.CutMix(alpha="1"), "alpha must be finite and at least 0 .* got '1'"),
+        (lambda: mm.CutMix(p="x"), "p must lie in 0 … 1, got 'x'"),
+        (lambda: mm.create(5), "no method 5; there are none"),
+        (lambda: mm.OneOf(mm.CutMix()), "methods must be one or more mixing methods"),
+        (lambda: mm.MixPoints(torch.nn.Identity(), "layer1"), "layers must be a tuple of layer names"),
         (lambda: mm.OneOf(()), "methods must be one or more mixing methods"),
         (lambda: mm.OneOf((mm.CutMix(),), (0.5, 0.2)), "1 methods need as many probabilities, got 2"),
         (lambda: mm.OneOf((mm.CutMix(), mm.FMix()), (0.7, 0.7)), "probabilities must sum to at most 1, got 1.4"),

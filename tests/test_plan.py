@@ -22,8 +22,14 @@ def test_steps_can_be_taken_out():
 
 @pytest.mark.parametrize("step", [4, -5])
 def test_a_step_that_is_not_there(step):
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"a plan of 4 steps has no step {step}"):
         plan()[step]
+
+
+def test_a_plan_shows_itself_briefly():
+    assert len(plan()) == 4
+    assert repr(plan()) == "BoxPlan(k=4, batch=4, size=[6, 7])"
+    assert repr(mm.ManifoldMixup(layers=("a",)).plan(X)) == "SharePlan(k=1, batch=4, size=[], layer='a')"
 
 
 @pytest.mark.parametrize("step", [slice(4, None), slice(None, None, -1)])

@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -22,6 +24,19 @@ def test_every_kind_is_mixed_alike(y):
         for i in range(5):
             lam = float(plan.lam[k, i])
             torch.testing.assert_close(target[5 * k + i], (1 - lam) * y[i] + lam * y[plan.partner[i]])
+
+
+@pytest.mark.parametrize("method", [mm.CutMix(k=3), mm.FMix(k=3, softness=0.2), mm.CutMix(k=3, per_pair=True), mm.Cutout(k=3)])
+def test_a_dense_target_goes_where_its_pixels_go(method):
+    """The map of a segmentation: mixing it and mixing the image must be the same thing."""
+    x = torch.randn(4, 2, 6, 5)
+    plan = method.plan(x)
+    if isinstance(method, mm.Cutout):
+        assert torch.equal(plan.mix_target(x), x.repeat(3, 1, 1, 1))
+    else:
+        torch.testing.assert_close(plan.mix_target(x), plan.mix(x))
+    with pytest.raises(ValueError, match=r"made for size \[6, 5\]") if method.name != "cutout" else nullcontext():
+        plan.mix_target(torch.rand(4, 2, 3, 3))
 
 
 def test_smoothing_is_torchs_and_commutes_with_mixing():
@@ -49,8 +64,11 @@ def test_averaging_smoothing_levels_is_smoothing_by_their_mean():
         (torch.tensor([0, 7]), {"num_classes": 3}, "class indices must lie in 0 … 2, got 0 … 7"),
         (torch.tensor([-1, 0]), {"num_classes": 3}, "class indices must lie in 0 … 2, got -1 … 0"),
         (torch.tensor([0, 1]), {}, "class indices need num_classes"),
-        (torch.tensor([True, False]), {"num_classes": 2}, "got torch.bool"),
-        (torch.rand(2, 4), {"num_classes": 3}, r"shape \[B\] or \[B, 3\], got \[2, 4\]"),
+        (torch.tensor([True, False]), {"num_classes": 2}, r"got torch.bool; use y.long\(\) or y.float\(\)"),
+        (torch.tensor([0, 1]), {"num_classes": 1}, "num_classes must be a whole number, at least 2, got 1"),
+        (torch.tensor([0, 1]), {"num_classes": 10.0}, "num_classes must be a whole number, at least 2, got 10.0"),
+        (torch.tensor([[3, 7], [5, 1]]), {}, r"integer targets of shape \[2, 2\] must be 0 or 1, got 1 … 7"),
+        (torch.rand(2, 4), {"num_classes": 3}, r"y must be class indices \[B\] or rows \[B, 3\], got torch.float32 \[2, 4\]"),
         (torch.tensor(1), {"num_classes": 3}, r"one row per sample, got shape \[\]"),
         (torch.ones(2, 3), {"smoothing": 0.1}, "rows that sum to 1"),
         (torch.rand(4), {"smoothing": 0.1}, r"class targets \[B, C\], got shape \[4\]"),

@@ -1,19 +1,27 @@
 """What may come in at the public edge: one sentence each, with name, rule and value."""
 
+import difflib
 import math
+from collections.abc import Iterable
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 
-def check_batch(x: Tensor) -> None:
-    """Raise unless ``x`` is a batch that can be mixed."""
+def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
+    """Raise unless ``x`` is a batch that can be mixed at ``layers``: floating point if the input (None) is among them."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if x.ndim == 0 or x.numel() == 0:
-        raise ValueError(f"x must hold at least 1 sample, got shape {list(x.shape)}")
-    if not x.is_floating_point():
-        raise ValueError(f"x must be floating point, got {x.dtype}; for images in 0 … 255 use x.float() / 255")
+        raise ValueError(f"x must hold at least 1 sample, none of them empty, got shape {list(x.shape)}")
+    if x.layout != torch.strided:
+        raise ValueError(f"x must be a dense tensor, got {x.layout}; use x.to_dense()")
+    if None in layers and not x.is_floating_point():
+        raise ValueError(
+            f"x must be floating point to be mixed, got {x.dtype}: use x.float() / 255 for images in 0 … 255, "
+            "or mix at a hidden layer for indices such as tokens"
+        )
 
 
 def check_labels(y: Tensor, x: Tensor) -> None:
@@ -22,13 +30,15 @@ def check_labels(y: Tensor, x: Tensor) -> None:
         raise TypeError(f"y must be a torch.Tensor, got {type(y).__name__}")
     if y.ndim == 0 or len(y) != len(x):
         raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
+    if y.is_complex():
+        raise ValueError(f"y must be real, got {y.dtype}")
     if y.is_floating_point() and readable(y) and not bool(torch.isfinite(y).all()):
         raise ValueError("y must be finite, got NaN or infinity")
 
 
 def check_finite(x: Tensor) -> None:
     """Raise if ``x`` holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
-    if not readable(x):
+    if not x.is_floating_point() or not readable(x):
         return
     x = x.detach()
     # A finite sum proves finite terms (float16 sums overflow, hence float32); only another sum asks for a closer look.
@@ -48,14 +58,20 @@ def check_spatial(x: Tensor, method: str) -> None:
 
 def check_share(name: str, value: float) -> None:
     """Raise unless ``value`` lies in 0 … 1."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in 0 … 1, got {value}")
+    if not isinstance(value, Real) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise a sentence that lists what exists unless ``value`` is among ``choices``."""
     if value not in choices:
         raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
+
+
+def nearest(wrong: object, names: Iterable[str]) -> str:
+    """A hint at the name that was probably meant, or nothing."""
+    close = difflib.get_close_matches(str(wrong), list(names), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def readable(values: Tensor) -> bool:

@@ -1,5 +1,7 @@
 """Level 2: one object that mixes a batch and its labels, in a loop or as a collate function."""
 
+import os
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -8,17 +10,20 @@ from torch.utils.data import default_collate, get_worker_info
 
 from .checks import check_batch, check_finite, check_labels, check_share
 from .generator import rank, resolved, seeded
-from .methods.base import Method
+from .methods.base import Method, check_method
 from .mixing import memory_format, rows_like
 from .target import soft_target
+
+MOST_WORKERS = 4096
 
 
 class Mix:
     """``x_mix, target = mix(x, y)``: K·B mixed samples and their soft targets, for methods that mix the input.
 
     ``num_classes`` is needed for class indices; ``smoothing`` smooths labels, also while mixing is off. With ``seed`` the draws
-    are a function of seed, rank, data-loader worker and position, and ``state_dict`` saves the position. ``check`` reads x once
-    to refuse NaN and infinity (about half the cost of a copy).
+    are a function of seed, rank, data-loader worker, how often that worker was started, and position. ``state_dict`` saves the
+    position in this process and the starts of workers: an epoch begun after restoring it is repeated exactly, one in the middle
+    of which workers were stopped is not. ``check`` reads x once to refuse NaN and infinity (about half the cost of a copy).
 
     ``enabled = False`` returns ``x`` as it is with its plain target. The switch lives in shared memory, so it also reaches
     data-loader workers that are already running; batches they have prefetched stay mixed.
@@ -37,11 +42,12 @@ class Mix:
         check: bool = True,
         reuse_buffer: bool = False,
     ) -> None:
-        if not isinstance(method, Method):
-            raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {method!r}")
+        check_method(method)
         if any(layer is not None for layer in method.mixes_at):
             raise ValueError(f"Mix works on inputs, {type(method).__name__} mixes hidden layers: use mixed_logits")
         check_share("smoothing", smoothing)
+        if seed is not None and not isinstance(seed, Integral):
+            raise ValueError(f"seed must be a whole number, got {seed!r}")
         self.method = method
         self.num_classes = num_classes
         self.smoothing = smoothing
@@ -50,7 +56,9 @@ class Mix:
         self.reuse_buffer = reuse_buffer
         self._buffer: tuple[Any, Tensor] | None = None
         self._switch = torch.ones((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
-        self._streams: dict[tuple[int, int], torch.Generator] = {}
+        # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
+        self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._stream: tuple[tuple[int, int], torch.Generator] | None = None
 
     @property
     def enabled(self) -> bool:
@@ -74,27 +82,40 @@ class Mix:
 
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
         """A ``collate_fn``: (sample, label) pairs → one mixed batch."""
-        x, y = default_collate(samples)
-        return self(x, y)
+        batch = default_collate(samples)
+        if not isinstance(batch, list | tuple) or len(batch) != 2:
+            raise ValueError("collate needs samples that are (x, y) pairs; for others collate them yourself and call mix(x, y)")
+        return self(*batch)
+
+    def __repr__(self) -> str:
+        return f"Mix({self.method}, num_classes={self.num_classes}, enabled={self.enabled})"
 
     def state_dict(self) -> dict[str, Any]:
         """Switch and position in the random stream of this process (for ``seed``; without one the process's stream is used)."""
-        return {"enabled": self.enabled, "generator": self._generator().get_state()}
+        return {"enabled": self.enabled, "generator": self._generator().get_state(), "starts": self._starts.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where ``state_dict`` was taken."""
+        if state.keys() != self.state_dict().keys():
+            raise ValueError(f"state must hold {', '.join(self.state_dict())}, got {', '.join(state) or 'nothing'}")
         self.enabled = state["enabled"]
         self._generator().set_state(state["generator"])
+        self._starts.copy_(state["starts"])
 
     def _generator(self) -> torch.Generator:
         if self.seed is None:
             return resolved(None)
-        # A worker's seed differs by worker and by epoch; a forked copy of one stream would make all workers draw alike.
-        worker = get_worker_info()
-        key = (rank(), -1 if worker is None else worker.seed)
-        if key not in self._streams:
-            self._streams[key] = seeded(self.seed, *key)
-        return self._streams[key]
+        here = (os.getpid(), rank())
+        if self._stream is None or self._stream[0] != here:
+            worker = get_worker_info()
+            if worker is None:
+                own = (-1, 0)
+            else:
+                # Neither the same stream in all workers nor, where they are started anew each epoch, the same every epoch.
+                self._starts[worker.id] += 1
+                own = (worker.id, int(self._starts[worker.id]))
+            self._stream = here, seeded(int(self.seed), rank(), *own)
+        return self._stream[1]
 
     def _out(self, k: int, x: Tensor) -> Tensor | None:
         if not self.reuse_buffer:

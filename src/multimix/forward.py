@@ -6,8 +6,8 @@ from typing import Any
 from torch import Generator, Tensor, nn
 
 from .checks import check_batch, check_finite, check_labels
-from .hooks import hidden_forward
-from .methods.base import Method
+from .hooks import check_layers, hidden_forward
+from .methods.base import Method, check_method
 from .plan import PairPlan
 
 Output = str | int | Callable[[Any], Tensor]
@@ -30,9 +30,7 @@ def mixed_logits(
     ``[B, C]``, or real-valued targets. ``smoothing`` smooths the labels. ``output`` says where a model that returns more than
     one tensor keeps its logits: a key, a position or a function; ``"logits"`` in a mapping is found without it.
     """
-    check_batch(x)
-    check_labels(y, x)
-    check_finite(x)
+    _check(model, method, x, y)
     plan = method.plan(x, generator=generator)
     return _logits_and_target(model, plan, x, y, num_classes, smoothing, output)
 
@@ -67,9 +65,7 @@ def mixed_chunks(
     statistics see ``steps``·B rows at a time and update K/``steps`` times, so with batch norm the result differs from one
     pass; and layers before a hidden mixing layer run once per chunk.
     """
-    check_batch(x)
-    check_labels(y, x)
-    check_finite(x)
+    _check(model, method, x, y)
     plan = method.plan(x, generator=generator)
     for part in plan.split(steps):
         yield *_logits_and_target(model, part, x, y, num_classes, smoothing, output), part.k / plan.k
@@ -86,9 +82,28 @@ def _logits_and_target(
 ) -> tuple[Tensor, Tensor]:
     if num_classes is None and y.ndim == 1 and not y.is_floating_point():
         logits = mixed_forward(model, plan, x, output=output)
-        return logits, plan.mix_target(y, logits.shape[-1], smoothing)
+        if logits.ndim != 2 or logits.shape[1] < 2:
+            raise ValueError(
+                f"class indices need logits [N, C] with at least 2 classes, got {list(logits.shape)}: "
+                "pass y.float() for real values, y.float().unsqueeze(1) for one logit"
+            )
+        return logits, plan.mix_target(y, logits.shape[1], smoothing)
     target = plan.mix_target(y, num_classes, smoothing)  # first, so that a bad label leaves the model untouched
-    return mixed_forward(model, plan, x, output=output), target
+    logits = mixed_forward(model, plan, x, output=output)
+    if logits.shape != target.shape:
+        raise ValueError(
+            f"logits and target must have one shape, got {list(logits.shape)} and {list(target.shape)}; "
+            "for a loss of another form use mixed_forward and plan.mix_target"
+        )
+    return logits, target
+
+
+def _check(model: nn.Module, method: Method, x: Tensor, y: Tensor) -> None:
+    check_method(method)
+    check_batch(x, method.mixes_at)
+    check_labels(y, x)
+    check_finite(x)
+    check_layers(model, method.mixes_at)
 
 
 def _tensor(result: Any, output: Output | None) -> Tensor:
@@ -98,13 +113,24 @@ def _tensor(result: Any, output: Output | None) -> Tensor:
     if callable(output):
         result = output(result)
     elif output is not None:
-        try:
-            result = result[output]
-        except (KeyError, IndexError, TypeError):
-            raise ValueError(f"the model returned {_described(result)}, which has no output {output!r}") from None
+        result = _part(result, output)
     if not isinstance(result, Tensor):
-        raise ValueError(f"the model returned {_described(result)}; say with output= which part holds the logits")
+        raise ValueError(
+            f"the model returned {_described(result)}; say with output= which part holds the logits "
+            "(a key, a position or a function)"
+        )
     return result
+
+
+def _part(result: Any, output: str | int) -> Any:
+    if isinstance(output, str) and hasattr(result, output) and not isinstance(result, Mapping | Tensor):
+        return getattr(result, output)
+    try:
+        if isinstance(result, Tensor):
+            raise TypeError
+        return result[output]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(f"the model returned {_described(result)}, which has no output {output!r}") from None
 
 
 def _described(result: Any) -> str:

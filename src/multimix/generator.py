@@ -17,6 +17,8 @@ def resolved(generator: torch.Generator | None) -> torch.Generator:
     """The generator to draw from: the given one, or this process's own stream."""
     if generator is None:
         return _process_stream()
+    if not hasattr(generator, "device"):
+        raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}")
     if generator.device.type != "cpu":
         raise ValueError(
             f"generator must be on the CPU, where all draws are made before one transfer, got one on {generator.device}"

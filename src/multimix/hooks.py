@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .checks import nearest
 from .plan import PairPlan
 
 _installed: weakref.WeakKeyDictionary[nn.Module, MixPoints] = weakref.WeakKeyDictionary()
@@ -66,6 +67,8 @@ class MixPoints(Hooks):
         core, compiled = unwrapped(model)
         if compiled:
             raise ValueError("MixPoints must be made before torch.compile, which does not see hooks that come later")
+        if isinstance(layers, str):
+            raise ValueError(f"layers must be a tuple of layer names, such as ('layer1', 'layer2'), got {layers!r}")
         super().__init__(core, [name for name in layers if name is not None])
         self._core = core
         _installed[core] = self
@@ -124,22 +127,33 @@ def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
     """``model(x)`` mixed at the plan's hidden layer, through hooks that are there or are set for this call only."""
     if torch.compiler.is_compiling():
         raise MixingError("mixing at a hidden layer cannot be traced; compile the model, not the training step")
-    core, compiled = unwrapped(model)
-    points = _installed.get(core)
     assert plan.layer is not None
-    named_layer(core, plan.layer)
+    check_layers(model, (plan.layer,))
+    core, _ = unwrapped(model)
+    points = _installed.get(core)
     if points is not None and plan.layer in points.layers:
         return points.forward(model, plan, x)
-    if compiled or _compiled_on_the_way(core, plan.layer):
-        raise MixingError(
-            f"the model is compiled and would not see mixing at layer {plan.layer!r}: "
-            "make MixPoints(model, method.layers) first and compile after, or pass the model uncompiled"
-        )
     own = Hooks(core, [plan.layer])
     try:
         return own.forward(model, plan, x)
     finally:
         own.remove()
+
+
+def check_layers(model: nn.Module, layers: tuple[str | None, ...]) -> None:
+    """Raise one sentence unless each of the hidden ``layers`` exists and mixing there would be seen by the model."""
+    hidden = [name for name in layers if name is not None]
+    if not hidden:
+        return
+    core, compiled = unwrapped(model)
+    points = _installed.get(core)
+    for name in hidden:
+        named_layer(core, name)
+        if (points is None or name not in points.layers) and (compiled or _compiled_on_the_way(core, name)):
+            raise MixingError(
+                f"the model is compiled and would not see mixing at layer {name!r}: "
+                "make MixPoints(model, method.layers) first and compile after, or pass the model uncompiled"
+            )
 
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
@@ -148,7 +162,7 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
     if name not in modules or name == "":
         names = [known for known in modules if known]
         shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
-        raise ValueError(f"no layer {name!r}; the model has {shown or 'no named layers'}")
+        raise ValueError(f"no layer {name!r}{nearest(name, names)}; the model has {shown or 'no named layers'}")
     return modules[name]
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 import torch
@@ -39,10 +40,11 @@ def sample_path(k: int, alpha: float, *, rows: int = 1, sampler: Sampler = "iid"
 
 def check_path_options(k: int, alpha: float, sampler: str) -> None:
     """Raise one sentence unless K, α and the sampler are usable."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    # Numbers of NumPy are numbers, too.
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
-    if not (alpha >= 0 and math.isfinite(alpha)):
-        raise ValueError(f"alpha must be finite and at least 0 (0 is no mixing), got {alpha}")
+    if not isinstance(alpha, Real) or not (alpha >= 0 and math.isfinite(alpha)):
+        raise ValueError(f"alpha must be finite and at least 0 (0 is no mixing), got {alpha!r}")
     if sampler not in get_args(Sampler):
         raise ValueError(f"no sampler {sampler!r}; there are {', '.join(get_args(Sampler))}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ NO_SIZE = torch.Size()
 Plan = TypeVar("Plan", bound="PairPlan")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PairPlan(ABC):
     """Who is mixed with whom, and by which K masks.
 
@@ -32,6 +32,9 @@ class PairPlan(ABC):
     partner: Tensor
     size: torch.Size = NO_SIZE
     layer: str | None = None
+
+    has_places: ClassVar[bool] = False
+    """Whether the mask differs from place to place."""
 
     @property
     @abstractmethod
@@ -58,11 +61,17 @@ class PairPlan(ABC):
         return self._mix(z, out)
 
     def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
-        """``[K·B, C]``: (1 − λ_k) y + λ_k y'. See :func:`multimix.soft_target` for what ``y`` may be."""
+        """``[K·B, C]``: (1 − λ_k) y + λ_k y'. See :func:`multimix.soft_target` for what ``y`` may be.
+
+        A dense target ``[B, C, *size]`` is mixed place by place, with the mask of the input.
+        """
         target = soft_target(y, num_classes, smoothing)
         if len(target) != len(self.partner):
             raise ValueError(f"y has {len(target)} rows, the plan was made for a batch of {len(self.partner)}")
         self._check_device("y", target)
+        if self.has_places and target.ndim > 2:
+            # A target with places of its own, such as a segmentation map, goes where its pixels go.
+            return self.mix(target)
         lam = self.lam
         return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
 
@@ -72,10 +81,21 @@ class PairPlan(ABC):
 
     def __getitem__(self: Plan, step: int | slice) -> Plan:
         """The same plan with fewer interpolations: ``plan[2]`` is the third step alone, ``plan[1:3]`` the second and third."""
-        kept = range(self.k)[step if isinstance(step, slice) else slice(range(self.k)[step], range(self.k)[step] + 1)]
+        if not isinstance(step, slice):
+            if not -self.k <= step < self.k:
+                raise IndexError(f"a plan of {self.k} steps has no step {step}")
+            step = slice(step % self.k, step % self.k + 1)
+        kept = range(self.k)[step]
         if len(kept) == 0 or kept.step < 0:
             raise IndexError(f"a plan of {self.k} steps cannot be cut to {step}; the steps left must ascend")
         return self._each(lambda name, value: value if name == "partner" else value[kept.start : kept.stop : kept.step])
+
+    def __len__(self) -> int:
+        return self.k
+
+    def __repr__(self) -> str:
+        where = "" if self.layer is None else f", layer={self.layer!r}"
+        return f"{type(self).__name__}(k={self.k}, batch={len(self.partner)}, size={list(self.size)}{where})"
 
     def split(self: Plan, steps: int) -> list[Plan]:
         """The plan cut along K into plans of at most ``steps`` interpolations."""
@@ -113,7 +133,7 @@ class PairPlan(ABC):
         return replace(self, **changed)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SharePlan(PairPlan):
     """The same share everywhere in a sample: ``share [K, 1 or B]``, float64."""
 
@@ -135,11 +155,12 @@ class SharePlan(PairPlan):
         return mixed_batch(z, self.partner, self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1)), out)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MaskPlan(PairPlan):
     """A share for every place: ``share [K, 1 or B, 1, *size]``, float32, 0 … 1."""
 
     share: Tensor
+    has_places = True
 
     @property
     def k(self) -> int:
@@ -158,7 +179,7 @@ class MaskPlan(PairPlan):
         return mixed_batch(z, self.partner, self.share, out)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UnmixedPlan(PairPlan):
     """Nothing is mixed: one step, the batch as it is. K equal copies would give the same mean loss at K times the cost."""
 

@@ -1,5 +1,7 @@
 """Labels of any kind → what a loss can be averaged over; label smoothing."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,8 @@ def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.
     """A float copy of ``y`` that can be mixed.
 
     Class indices ``[B]`` become one-hot rows ``[B, num_classes]``; probabilities and multi-hot rows ``[B, C]`` and real-valued
-    targets of any shape pass as they are. ``smoothing`` = ε gives (1 − ε) y + ε / C, for rows that sum to 1.
+    targets of any shape pass as they are. Integers are class indices if they have one axis, and must be 0 or 1 if they have
+    more. ``smoothing`` = ε gives (1 − ε) y + ε / C, for rows that sum to 1.
 
     >>> soft_target(torch.tensor([2, 0]), 3)
     tensor([[0., 0., 1.],
@@ -22,8 +25,11 @@ def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.
         target = _one_hot(y, num_classes)
     else:
         if num_classes is not None and (y.ndim != 2 or y.shape[1] != num_classes):
-            raise ValueError(f"y must have shape [B] or [B, {num_classes}], got {list(y.shape)}")
-        target = y if y.is_floating_point() else y.float()
+            raise ValueError(
+                f"with num_classes={num_classes}, y must be class indices [B] or rows [B, {num_classes}], "
+                f"got {y.dtype} {list(y.shape)}"
+            )
+        target = y if y.is_floating_point() else _multi_hot(y)
     return smoothed(target, smoothing) if smoothing else target
 
 
@@ -37,12 +43,21 @@ def smoothed(target: Tensor, smoothing: float) -> Tensor:
     return torch.lerp(target, torch.full_like(target, 1 / target.shape[1]), smoothing)
 
 
+def _multi_hot(y: Tensor) -> Tensor:
+    if readable(y) and not bool(((y == 0) | (y == 1)).all()):
+        hint = "; y.squeeze(1) makes class indices of it" if y.shape[1:] == (1,) else ""
+        raise ValueError(f"integer targets of shape {list(y.shape)} must be 0 or 1, got {int(y.min())} … {int(y.max())}{hint}")
+    return y.float()
+
+
 def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
-    if num_classes is None:
-        raise ValueError("class indices need num_classes to become a target")
-    # On an accelerator an index out of range is left to scatter, which fails there too.
     if label.dtype == torch.bool:
-        raise ValueError("y must hold class indices or floating-point targets, got torch.bool")
+        raise ValueError("y of shape [B] must hold class indices or real values, got torch.bool; use y.long() or y.float()")
+    if num_classes is None:
+        raise ValueError("class indices need num_classes to become a target (for real values use y.float())")
+    if isinstance(num_classes, bool) or not isinstance(num_classes, Integral) or num_classes < 2:
+        raise ValueError(f"num_classes must be a whole number, at least 2, got {num_classes!r}")
+    # On an accelerator an index out of range is left to scatter, which fails there too.
     if readable(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
         raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {int(label.min())} … {int(label.max())}")
     one_hot = torch.zeros(len(label), num_classes, device=label.device)

@@ -54,12 +54,13 @@ def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
     return within.unsqueeze(-1 - len(size))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxPlan(PairPlan):
     """Inside box ``[low, high)`` the partner, outside the sample: ``low, high [K, 1 or B, d]``, nested in k."""
 
     low: Tensor
     high: Tensor
+    has_places = True
 
     @property
     def k(self) -> int:

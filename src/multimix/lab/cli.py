@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LAB_PACKAGES:
             raise
-        return _refused('multimix needs its lab extra for this: pip install "multimix[lab]"')
+        return _refused("multimix needs its extra [lab] for this: install it with the extra, as the README says")
     except (ValueError, OSError) as error:
         return _refused(str(error))
     except KeyboardInterrupt:

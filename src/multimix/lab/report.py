@@ -32,7 +32,7 @@ STYLE = """
   th:first-child, td:first-child { text-align: left; }
   tr:last-child td { border-bottom: 0; }
   th { color: var(--soft); font-weight: 600; }
-  caption { caption-side: bottom; text-align: left; padding: 8px 12px; color: var(--soft); font-size: .88rem; }
+  .below { color: var(--soft); font-size: .88rem; margin: -6px 2px 12px; }
   figure { margin: 12px 0; }
   figure img { width: 100%; height: auto; display: block; background: #fff; border: 1px solid var(--line); border-radius: 10px; }
   figcaption { color: var(--soft); font-size: .9rem; padding: 6px 2px; max-width: 74ch; }
@@ -78,8 +78,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "")
     """A table that scrolls by itself on a narrow screen; the first column is the row's name."""
     top = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n" for row in rows)
-    below = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{below}<thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    # Below the table and not a caption, which would scroll away with it.
+    below = f'<p class="below">{html.escape(caption)}</p>' if caption else ""
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>{below}'
 
 
 def picture(png: bytes, alt: str, caption: str = "") -> str:

@@ -11,6 +11,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,26 @@ def digest(content: Any) -> str:
 
 def environment() -> dict[str, str]:
     """What a result was obtained with."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
         "multimix": __version__,
-        "commit": commit or "unknown",
+        "commit": _commit(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": str(torch.get_num_threads()),
     }
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    """The commit the code is at, marked if the working tree differs from it; "unknown" outside a checkout."""
+    command = ["git", "describe", "--always", "--dirty=+changes"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,9 +1,9 @@
 """Every mixing method: one file each, one line each in METHODS."""
 
-import difflib
 from dataclasses import MISSING, fields
 from typing import Any
 
+from ..checks import nearest
 from .base import Method, PairMethod, PathMethod
 from .cutmix import CutMix
 from .cutout import Cutout
@@ -45,19 +45,14 @@ def create(name: str, **options: Any) -> Method:
     5
     """
     known = {key: method for method in METHODS for key in (method.name, *method.aliases)}
-    if name not in known:
-        raise ValueError(f"no method {name!r}{_nearest(name, known)}; there are {', '.join(m.name for m in METHODS)}")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(m.name for m in METHODS)}")
     options_of = fields(known[name])  # type: ignore[arg-type]  # every registered method is a dataclass
     accepted = [option.name for option in options_of]
     for given in options:
         if given not in accepted:
-            raise ValueError(f"{name} has no option {given!r}{_nearest(given, accepted)}; it has {', '.join(accepted)}")
+            raise ValueError(f"{name} has no option {given!r}{nearest(given, accepted)}; it has {', '.join(accepted)}")
     for option in options_of:
         if option.name not in options and option.default is MISSING and option.default_factory is MISSING:
             raise ValueError(f"{name} needs {option.name}=")
     return known[name](**options)
-
-
-def _nearest(wrong: str, names: Any) -> str:
-    close = difflib.get_close_matches(wrong, list(names), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

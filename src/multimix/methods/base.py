@@ -42,7 +42,7 @@ class Method(ABC):
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> PairPlan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
-        check_batch(x)
+        check_batch(x, self.mixes_at)
         for name in given:
             if name not in self.accepts:
                 raise TypeError(f"{type(self).__name__}.plan takes no {name!r}; it takes {', '.join(self.accepts) or 'x only'}")
@@ -134,6 +134,12 @@ class PairMethod(PathMethod):
     def rows(self, x: Tensor, lam: Tensor) -> int:
         """How many geometries to draw: one per pair if paths or geometry are per pair, else one."""
         return len(x) if self.per_pair else lam.shape[1]
+
+
+def check_method(method: Any) -> None:
+    """Raise one sentence unless ``method`` is a mixing method, made and not only named."""
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {method!r}")
 
 
 def unmixed_plan(x: Tensor) -> PairPlan:

@@ -16,10 +16,11 @@ from .base import PathMethod
 
 @dataclass(frozen=True, kw_only=True)
 class Cutout(PathMethod):
-    """``holes`` square holes per sample, filled with ``fill``; hole k has the side ``length``·k/K, rounded, and the label stays.
+    """Square holes in every sample, growing from step to step around one centre; the label stays.
 
-    Centres are uniform over the places, holes are clipped at the border, and a hole reaches side // 2 to both sides, so an odd
-    side loses one place (all as published). Fill after normalisation, where 0 is the mean of the data.
+    Each sample has ``holes`` of them, filled with ``fill``; at step k their side is ``length``·k/K, rounded. Centres are uniform
+    over the places, holes are clipped at the border, and a hole reaches side // 2 to both sides, so an odd side loses one place
+    (all as published). Fill after normalisation, where 0 is the mean of the data.
     """
 
     name = "cutout"
@@ -46,7 +47,7 @@ class Cutout(PathMethod):
         return HolePlan(partner=torch.arange(len(x)), size=size, low=low, high=high, fill=self.fill)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HolePlan(PairPlan):
     """Holes ``low, high [K, B, holes, d]`` filled with one value. λ stays 0: there is no partner, ``mask`` is what is removed."""
 

@@ -19,5 +19,9 @@ class NoMix(Method):
     def __post_init__(self) -> None:
         check_path_options(self.k, 0, "iid")
 
+    @property
+    def mixes_at(self) -> tuple[str | None, ...]:
+        return ()
+
     def draw(self, x: Tensor, *, generator: Generator) -> PairPlan:
         return unmixed_plan(x)

@@ -30,7 +30,7 @@ class OneOf(Method):
     probabilities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        methods = tuple(self.methods)
+        methods = tuple(self.methods) if isinstance(self.methods, Iterable) else ()
         if len(methods) == 0 or not all(isinstance(method, Method) for method in methods):
             raise ValueError(f"methods must be one or more mixing methods, got {self.methods!r}")
         probabilities = self.probabilities

@@ -1,0 +1,146 @@
+"""The figures of the spiral: the data, three decision boundaries, and accuracy seed by seed."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .data import Spiral, spiral
+from .findings import summaries
+from .nets import with_weights
+from .settings import ARMS, COLLAPSED, Arm, SpiralSettings
+from .study import Run, SpiralResult
+
+INK, SOFT, WARNING = "#1d1d22", "#5c5c66", "#b3261e"
+CLASS_COLORS = ("#1f5fbf", "#d9700a")
+ARM_COLORS = ("#6b6b76", "#1f5fbf", "#a3308f")
+FIELD = LinearSegmentedColormap.from_list("share", ["#bcd3f5", "#ffffff", "#fbd7ae"])
+EDGE, GRID = 1.15, 361
+
+Part = Literal["training", "test"]
+
+
+def data_figure(settings: SpiralSettings, seed: int, parts: Sequence[Part] = ("training", "test")) -> Figure:
+    """The training labels with the wrong ones ringed, and the clean test labels beside them; one part alone has no legend."""
+    data = spiral(settings, seed)
+    figure, panels = _panels(len(parts))
+    for axes, part in zip(panels, parts, strict=True):
+        if part == "training":
+            _training_points(axes, data, size=16)
+            _frame(axes, f"training: {len(data.x)} points, {int(data.flipped.sum())} labels flipped")
+        else:
+            _scatter(axes, data.x_test, data.y_test, size=16)
+            _frame(axes, f"test: {len(data.x_test)} points, clean labels")
+    if len(parts) > 1:
+        _legend_below(figure, _point_legend())
+    return figure
+
+
+def boundary_figure(result: SpiralResult, arms: Sequence[Arm] = ARMS) -> Figure:
+    """The median run of every arm: class 1's probability as colour, the boundary as a line, that seed's training points."""
+    figure, panels = _panels(len(arms))
+    for axes, arm in zip(panels, arms, strict=True):
+        run = result.median_run(arm)
+        line, field = boundary_field(run, result.settings)
+        sides = (-EDGE, EDGE, -EDGE, EDGE)
+        axes.imshow(field, origin="lower", extent=sides, cmap=FIELD, vmin=0, vmax=1, interpolation="bilinear")
+        if float(field.min()) < 0.5 < float(field.max()):
+            axes.contour(line, line, field, levels=[0.5], colors=INK, linewidths=1.6)
+        _training_points(axes, spiral(result.settings, run.seed), size=11)
+        _frame(axes, f"{arm.words}\nmedian run (seed {run.seed}): {run.accuracy:.2f} %")
+    if len(arms) > 1:
+        _legend_below(figure, [*_point_legend(), Line2D([], [], color=INK, linewidth=1.6, label="decision boundary")])
+    return figure
+
+
+def accuracy_figure(result: SpiralResult) -> Figure:
+    """Every seed's accuracy under each arm, joined by seed; mean with 95 % interval, median, and the paper's single run."""
+    figure = Figure(figsize=(7.4, 6), layout="constrained")
+    axes = figure.subplots()
+    spread = _spread(len(result.seeds))
+    columns = [[place + shift for shift in spread] for place in range(len(ARMS))]
+    values = [result.accuracies(arm) for arm in ARMS]
+    for seed in range(len(result.seeds)):
+        axes.plot([column[seed] for column in columns], [value[seed] for value in values], color="#d5d5dc", lw=0.8, zorder=1)
+    for place, (arm, color, found) in enumerate(zip(ARMS, ARM_COLORS, summaries(result).values(), strict=True)):
+        axes.scatter(columns[place], values[place], s=26, color=color, alpha=0.75, linewidths=0, zorder=2)
+        error = found.half if found.n > 1 else 0.0
+        axes.errorbar(place + 0.3, found.mean, yerr=error, fmt="o", color=INK, ms=6, capsize=5, lw=1.6, zorder=3)
+        axes.plot([place - 0.22, place + 0.22], [found.median] * 2, color=INK, lw=1.6, zorder=3)
+        axes.scatter([place + 0.42], [arm.paper], marker="D", s=40, facecolor="white", edgecolor=WARNING, lw=1.5, zorder=3)
+    if min(map(min, values)) < COLLAPSED + 5:
+        axes.axhline(COLLAPSED, color=WARNING, lw=1, ls=":")
+        axes.text(2.55, COLLAPSED, f"collapsed below {COLLAPSED:.0f} %", color=WARNING, va="bottom", ha="right", fontsize=11)
+    axes.set_xticks(range(len(ARMS)), [arm.words.replace(", ", "\n") for arm in ARMS], fontsize=13, color=INK)
+    axes.set_xlim(-0.4, len(ARMS) - 0.4)
+    axes.set_ylabel("accuracy on clean test labels, %", color=INK, fontsize=12)
+    axes.tick_params(axis="y", labelsize=12, labelcolor=INK)
+    axes.grid(axis="y", color="#ececf0")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    _legend_below(figure, _accuracy_legend(), columns=2)
+    return figure
+
+
+def boundary_field(run: Run, settings: SpiralSettings) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The places of a square grid along one axis, and class 1's probability ``[y, x]`` on it."""
+    line = torch.linspace(-EDGE, EDGE, GRID)
+    grid = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
+    with torch.no_grad():
+        share = with_weights(torch.tensor(run.weights), settings.slope)(grid).softmax(dim=1)[:, 1]
+    return line.numpy(), share.reshape(GRID, GRID).numpy()
+
+
+def _training_points(axes: Any, data: Spiral, size: float) -> None:
+    _scatter(axes, data.x, data.y, size)
+    wrong = data.x[data.flipped].numpy()
+    axes.scatter(wrong[:, 0], wrong[:, 1], s=3.6 * size, facecolor="none", edgecolor=INK, linewidths=0.9)
+
+
+def _scatter(axes: Any, x: Tensor, label: Tensor, size: float) -> None:
+    for number, color in enumerate(CLASS_COLORS):
+        own = x[label == number].numpy()
+        axes.scatter(own[:, 0], own[:, 1], s=size, color=color, linewidths=0)
+
+
+def _frame(axes: Any, title: str) -> None:
+    axes.set_title(title, fontsize=12, color=INK)
+    axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set_color("#c9c9d0")
+
+
+def _panels(count: int) -> tuple[Figure, list[Any]]:
+    """Square panels side by side, with room for their titles and, below several, for a legend."""
+    figure = Figure(figsize=(4.6 * count, 5.2 if count == 1 else 5.7), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def _legend_below(figure: Figure, handles: list[Line2D], columns: int = 4) -> None:
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize=11)
+
+
+def _point_legend() -> list[Line2D]:
+    dots = [
+        Line2D([], [], color=color, marker="o", ls="", ms=6, label=f"label {number}") for number, color in enumerate(CLASS_COLORS)
+    ]
+    return [*dots, Line2D([], [], color=INK, marker="o", mfc="none", ls="", ms=8, label="flipped label")]
+
+
+def _accuracy_legend() -> list[Line2D]:
+    return [
+        Line2D([], [], color=SOFT, marker="o", ls="", ms=5, label="one seed"),
+        Line2D([], [], color=INK, lw=1.6, label="median"),
+        Line2D([], [], color=INK, marker="o", lw=1.6, label="mean and its 95 % interval"),
+        Line2D([], [], color=WARNING, marker="D", mfc="white", ls="", label="the paper's one run"),
+    ]
+
+
+def _spread(count: int) -> list[float]:
+    """Places beside each other, so that equal accuracies do not hide one another."""
+    return [0.0] if count == 1 else [0.36 * (i / (count - 1) - 0.5) for i in range(count)]
