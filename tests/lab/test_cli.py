@@ -28,7 +28,7 @@ def test_look_writes_both_files_and_says_what_to_open(files, capsys, monkeypatch
     assert cli.main(["look", "cat.png", "dog.png", "--methods", "mixup", "cutmix", "--k", "2", "--size", "32"]) == 0
     said = capsys.readouterr()
     png, html = (os.path.join("multimix-look", name) for name in ("look.png", "look.html"))
-    assert said.out.splitlines() == [f"wrote {png}", f"wrote {html}", f"Open {html} in a browser and move the slider."]
+    assert said.out.splitlines() == [f"wrote {png}", f"wrote {html}", f"Open {html} in a browser. Move the slider."]
     assert (files / png).stat().st_size > 1000
     page = (files / html).read_text()
     assert [name for name in ("cutout", "mixup", "cutmix", "fmix") if f"<h2>{name}</h2>" in page] == ["mixup", "cutmix"]
@@ -50,20 +50,21 @@ def test_every_option_of_look_arrives(files, monkeypatch, capsys):
     }  # fmt: skip
 
 
-def test_demo_needs_nothing(files):
-    done = run(files, "demo", "--out", "shown")
-    assert done.returncode == 0
-    assert done.stderr == ""
-    assert "Open shown/look.html" in done.stdout.replace("\\", "/")
-    assert {path.name for path in (files / "shown").iterdir()} == {"look.png", "look.html"}
-
-
-def test_demo_takes_a_picture_in_place_of_the_cat(files, monkeypatch, capsys):
+def test_look_brings_two_pictures_along(files, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr("multimix.lab.look.look", lambda a, b, **options: seen.extend([a, b]) or ("x", "y"))
-    assert cli.main(["demo", str(files / "dog.png")]) == 0
-    assert str(seen[0]) == str(files / "dog.png")
-    assert seen[1].equal(dog())
+    assert cli.main(["look", "--size", "48"]) == 0
+    assert seen[0].equal(cat(48))
+    assert seen[1].equal(dog(48))
+
+
+def test_demo_trains_and_says_what_to_open(files):
+    done = run(files, "demo", "--quick", "--seeds", "1", "--out", "shown")
+    assert done.returncode == 0, done.stderr
+    assert "Open shown/spiral.html" in done.stdout.replace("\\", "/")
+    assert "multi-mix" in done.stdout
+    again = run(files, "demo", "--quick", "--seeds", "1", "--rebuild", "--out", "shown")
+    assert again.returncode == 0
 
 
 LOOK = ["look", "cat.png", "dog.png"]
@@ -81,8 +82,10 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--methods", "none"], "none cannot be shown: it mixes nothing"),
         ([*LOOK, "--k", "0"], "k must be a whole number, at least 1, got 0"),
         ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
-        ([*LOOK, "--out", "words.txt"], "cannot write into 'words.txt': File exists"),
-        (["demo", "missing.png"], "there is no picture 'missing.png'"),
+        ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
+        (["look", "cat.png"], "look needs two pictures, or none for the two that come along"),
+        (["demo", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["demo", "--rebuild"], "all 60 runs must be in 'multimix-demo/spiral-"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -100,9 +103,7 @@ def test_the_shell_sees_the_sentence_and_the_exit_code(files):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "there is no picture 'missing.png'\n")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["look", "cat.png"], [*LOOK, "--k", "many"], ["lok"], [*LOOK, "--sead", "1"]], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [[*LOOK, "--k", "many"], ["lok"], [*LOOK, "--sead", "1"]], ids=" ".join)
 def test_arguments_that_do_not_parse_exit_with_2(files, capsys, monkeypatch, arguments):
     monkeypatch.chdir(files)
     with pytest.raises(SystemExit) as stopped:
@@ -117,9 +118,9 @@ def test_arguments_that_do_not_parse_exit_with_2(files, capsys, monkeypatch, arg
 @pytest.mark.parametrize("missing", ["tyro", "rich", "matplotlib", "PIL"])
 def test_a_missing_extra_is_one_sentence(files, missing):
     code = f"import sys; sys.modules['{missing}'] = None; from multimix.lab.cli import main; sys.exit(main())"
-    done = run(files, "demo", code=code)
+    done = run(files, "look", code=code)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == 'multimix needs its lab extra for this: pip install "multimix[lab]"\n'
+    assert done.stderr == "multimix needs its extra [lab] for this: install it with the extra, as the README says\n"
 
 
 def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch):
@@ -128,7 +129,7 @@ def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch):
 
     monkeypatch.setattr("multimix.lab.look.look", broken)
     with pytest.raises(ModuleNotFoundError, match="elsewhere"):
-        cli.main(["demo"])
+        cli.main(["look"])
 
 
 def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
@@ -136,7 +137,7 @@ def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("multimix.lab.look.look", interrupted)
-    assert cli.main(["demo"]) == 130
+    assert cli.main(["look"]) == 130
     assert capsys.readouterr().err == "stopped\n"
 
 

@@ -304,6 +304,6 @@ def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypat
 
 def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path, pair):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(OSError, match="cannot write into '.*taken': File exists"):
+    with pytest.raises(ValueError, match="out must be a folder, '.*taken' is a file"):
         look(*pair, methods=["mixup"], size=SIZE, out=tmp_path / "taken")
     assert (tmp_path / "taken").read_text() == "mine"

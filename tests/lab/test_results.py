@@ -61,7 +61,7 @@ def test_writing_leaves_the_old_file_when_it_fails(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OSError, match="cannot write into"):
+    with pytest.raises(ValueError, match=r"out must be a folder, '.*file' is a file"):
         Store(tmp_path / "file", "study", {})
 
 

@@ -2,83 +2,103 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from .. import __version__
-from ..methods import Method
+from ..methods import METHODS, Method
 
-if TYPE_CHECKING:
+SHOWN = ", ".join(kind.name for kind in METHODS)
+
+try:
     import tyro
+except ModuleNotFoundError:
+    pass  # main() says in one sentence what is missing
 else:
-    with contextlib.suppress(ModuleNotFoundError):  # main() says in one sentence what is missing
-        import tyro
+    Out = Annotated[
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+    ]
+    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
+    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
 
-LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL")
+LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn")
 
 DESCRIPTION = """\
 K ordered interpolations of every pair, for every mixup method and any PyTorch model.
 
 Try it:
-  multimix demo                              a first look, no data needed
-  multimix look cat.jpg dog.jpg --k 5        the same on your own two pictures
+  multimix demo --quick                      the noisy spiral without mixup, with mixup, with multi-mix
+  multimix look                              the K steps of every method on two pictures
   multimix look --help                       all options of a command
   multimix --version
 """
 
 
+def demo(
+    *,
+    seeds: Annotated[
+        int | None,
+        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 20, or 5 with --quick)"),
+    ] = None,
+    quick: Quick = False,
+    rebuild: Rebuild = False,
+    out: Out = Path("multimix-demo"),
+) -> None:
+    """The paper's first figure: a noisy spiral without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5).
+
+    Trains 20 small networks of each kind at once (a few minutes on a laptop; nothing is downloaded), then writes a page and
+    figures and prints a table. Stopped with Ctrl-C it keeps what is finished and goes on from there.
+
+    Try it:
+      multimix demo
+      multimix demo --quick
+      multimix demo --seeds 40
+    """
+    from .spiral.demo import demo as run
+
+    written = run(seeds=seeds, quick=quick, rebuild=rebuild, out=out, note=_note)
+    _tell(written.page, "It compares the three and says what the data show. The K steps on pictures: multimix look")
+
+
 def look(
-    a: Annotated[Path, tyro.conf.arg(metavar="A", help="An image file; every method starts here, at λ = 0.")],
-    b: Annotated[Path, tyro.conf.arg(metavar="B", help="An image file; its share λ grows from step to step.")],
+    a: Annotated[
+        Path | None, tyro.conf.arg(metavar="[A]", help="An image file, λ = 0.", help_behavior_hint="(default: a cat)")
+    ] = None,
+    b: Annotated[
+        Path | None, tyro.conf.arg(metavar="[B]", help="An image file, λ = 1.", help_behavior_hint="(default: a dog)")
+    ] = None,
     /,
     *,
     k: Annotated[int, tyro.conf.arg(metavar="K", help="Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).")] = 5,
     methods: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(metavar="NAME …", help="Which methods, by name.", help_behavior_hint="(default: all that can be shown)"),
+        tyro.conf.arg(metavar="NAME …", help=f"Which of {SHOWN}.", help_behavior_hint="(default: all that can be shown)"),
     ] = (),
     size: Annotated[int, tyro.conf.arg(metavar="PIXELS", help="Side of the squares that the pictures are cut to.")] = 256,
-    seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides where boxes, holes and fields lie.")] = 0,
+    seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides where boxes, holes and fields lie.")] = 5,
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where look.png and look.html go.")] = Path("multimix-look"),
 ) -> None:
-    """Show the K steps of every method on two pictures: a figure, and a page with a slider.
+    """Show the K steps of every method on two pictures: a figure, and a page with a slider along λ.
 
     Try it:
+      multimix look
       multimix look cat.jpg dog.jpg
       multimix look cat.jpg dog.jpg --methods cutmix fmix --k 7 --seed 3
     """
     from .look import look as written
-
-    _tell(*written(a, b, k=k, methods=methods, size=size, seed=seed, out=out, track=_progress, note=_note))
-
-
-def demo(
-    a: Annotated[
-        Path | None, tyro.conf.arg(metavar="[A]", help="An image file instead of the drawn cat.", help_behavior_hint="")
-    ] = None,
-    b: Annotated[
-        Path | None, tyro.conf.arg(metavar="[B]", help="An image file instead of the drawn dog.", help_behavior_hint="")
-    ] = None,
-    /,
-    *,
-    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where look.png and look.html go.")] = Path("multimix-look"),
-) -> None:
-    """Show every method on two pictures that come with multimix; nothing is downloaded.
-
-    Try it:
-      multimix demo
-      multimix demo --out somewhere/else
-    """
-    from .look import look as written
     from .pictures import cat, dog
 
-    _tell(*written(cat() if a is None else a, dog() if b is None else b, out=out, track=_progress, note=_note))
+    if (a is None) != (b is None):
+        raise ValueError("look needs two pictures, or none for the two that come along")
+    pictures = (cat(size), dog(size)) if a is None or b is None else (a, b)
+    png, html = written(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=_progress, note=_note)
+    print(f"wrote {png}")
+    _tell(html, "Move the slider.")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"look": look, "demo": demo}
+COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "look": look}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,8 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _tell(png: Path, html: Path) -> None:
-    print(f"wrote {png}\nwrote {html}\nOpen {html} in a browser and move the slider.")
+def _tell(page: Path, words: str) -> None:
+    print(f"wrote {page}\nOpen {page} in a browser. {words}")
 
 
 def _progress(methods: Sequence[Method]) -> Iterable[Method]:

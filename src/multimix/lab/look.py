@@ -17,7 +17,7 @@ from ..methods import METHODS, Cutout, Method, NoMix, PairMethod, create
 from ..path import sample_path
 from .look_page import Card, page
 from .pictures import read_picture, to_image
-from .results import write_atomically
+from .results import make_folder, write_atomically
 
 MOST_STEPS = 40
 SIZES = (16, 512)
@@ -77,8 +77,8 @@ def look(
         cards.append(Card(method.name, _first_line(method), list(fine.images), fine.lam.tolist(), partnered))
     out = Path(out)
     png, html = out / "look.png", out / "look.html"
+    make_folder(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         write_atomically(png, figure(a, b, rows))
         write_atomically(html, page(a, b, cards).encode())
     except OSError as error:

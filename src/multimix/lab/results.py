@@ -30,10 +30,7 @@ class Store:
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))
         self.folder = Path(out) / f"{study}-{digest(self.settings)[:10]}"
         self._note = note
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"cannot write into {str(self.folder)!r}: {error.strerror}") from error
+        make_folder(self.folder)
         write_atomically(self.folder / "settings.json", _readable(self.settings))
 
     def get(self, unit: str) -> dict[str, Any] | None:
@@ -92,6 +89,17 @@ def _commit() -> str:
     except FileNotFoundError:
         return "unknown"
     return done.stdout.strip() or "unknown"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, or raise one sentence."""
+    for above in (folder, *folder.parents):
+        if above.exists() and not above.is_dir():
+            raise ValueError(f"out must be a folder, {str(above)!r} is a file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot write into {str(folder)!r}: {error.strerror}") from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:
