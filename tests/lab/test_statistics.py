@@ -24,6 +24,13 @@ def test_paired_is_scipys():
     assert result.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b).pvalue)
 
 
+def test_values_equal_up_to_rounding_are_equal():
+    third = 0.1 + 0.2
+    assert paired([third, 1.0, 2.0], [0.3, 1.0, 1.0])[3] == 1
+    assert paired([third] * 3, [0.3] * 3).p_t == 1
+    assert paired([1 + third, 1.3, 1.3], [1.0, 1.0, 1.0]).p_t == 0
+
+
 def test_degenerate_comparisons():
     assert paired([1.0, 1.0], [1.0, 1.0])[2:] == (0.0, 0, 1.0, 1.0)
     assert paired([2.0, 2.0], [1.0, 1.0]).p_t == 0

@@ -51,9 +51,12 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     if len(first) != len(second) or len(first) == 0:
         raise ValueError(f"a paired comparison needs as many values on both sides, got {len(first)} and {len(second)}")
     difference = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    # Values that are equal up to rounding are equal: otherwise ties are missed and a spread of nothing gets a tiny p.
+    rounding = 1e-12 * max(1.0, *np.abs(first), *np.abs(second))
+    difference[np.abs(difference) < rounding] = 0.0
     whole = summary(difference.tolist())
     wins = int((difference > 0).sum())
     if len(difference) < 2 or not difference.any():
         return Paired(whole.n, whole.mean, whole.half, wins, 1.0, 1.0)
-    p_t = 0.0 if whole.sd == 0 else float(stats.ttest_1samp(difference, 0.0).pvalue)
+    p_t = 0.0 if whole.sd < rounding else float(stats.ttest_1samp(difference, 0.0).pvalue)
     return Paired(whole.n, whole.mean, whole.half, wins, p_t, float(stats.wilcoxon(difference).pvalue))

@@ -1,0 +1,92 @@
+"""What is compared: every registered method at every K, no mixing, and no mixing with smoothed labels."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple
+
+from ... import methods as registry
+from ...methods import Method, NoMix
+
+BASELINE = "none"
+SMOOTHING = "smoothing"
+
+# A method that does not fit 8×8 images as it comes, or has no default for an option, needs a line here; the others appear by
+# themselves. Cutout was published for half the side of the image. Manifold mixup mixes at hidden layers only: at the input it
+# would be mixup, which is an arm of its own.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cutout": {"length": 4},
+    "manifoldmix": {"layers": ("stage1", "stage2")},
+}
+
+
+class Arm(NamedTuple):
+    """One way of training; ``k`` is None where K means nothing."""
+
+    name: str
+    k: int | None
+    method: Method
+    smoothing: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """How the arm is called in tables and figures."""
+        return self.name if self.k is None else f"{self.name}, K = {self.k}"
+
+    def unit(self, seed: int) -> str:
+        """The name of one seed's result."""
+        return f"{self.name}-k{self.k or 1}-seed{seed}"
+
+    def described(self) -> str:
+        """Everything that decides how the arm trains, beside the study's settings."""
+        return f"{self.method!r}, smoothing {self.smoothing:g}"
+
+
+def arms(names: Sequence[str], ks: Sequence[int], smoothing: float, note: Callable[[str], None]) -> list[Arm]:
+    """The arms called ``names``, after no mixing, which is always there; without names all that can be trained here.
+
+    A method that cannot is refused with one sentence if it was named; otherwise ``note`` is told.
+    """
+    found = [Arm(BASELINE, None, NoMix())]
+    wanted = {name if name == SMOOTHING else _kind(name).name for name in names}
+    if not names or SMOOTHING in wanted:
+        found.append(Arm(SMOOTHING, None, NoMix(), smoothing))
+    for kind in registry.METHODS:
+        if issubclass(kind, NoMix) or (names and kind.name not in wanted):
+            continue
+        hindered = _obstacle(kind)
+        if hindered and names:
+            raise ValueError(f"{kind.name} cannot be trained on the digits: {hindered}")
+        if hindered:
+            note(f"{kind.name} is left out: {hindered}")
+            continue
+        options = OPTIONS.get(kind.name, {})
+        if _has(kind, "k"):
+            found += [Arm(kind.name, k, kind(**options | {"k": k})) for k in ks]
+        else:
+            found.append(Arm(kind.name, None, kind(**options)))
+    return found
+
+
+def _kind(name: str) -> type[Method]:
+    known = {key: kind for kind in registry.METHODS for key in (kind.name, *kind.aliases)}
+    if name not in known:
+        registry.create(name)  # has the sentence that names what there is
+    return known[name]
+
+
+def _obstacle(kind: type[Method]) -> str | None:
+    """Why methods of this kind cannot be trained here; None if they can."""
+    given = OPTIONS.get(kind.name, {})
+    missing = [
+        option.name
+        for option in fields(kind)  # type: ignore[arg-type]  # every registered method is a dataclass
+        if option.default is MISSING and option.default_factory is MISSING and option.name not in given
+    ]
+    if missing:
+        return f"it has no default for {', '.join(missing)}"
+    needs = kind(**given).needs
+    return f"it needs {', '.join(needs)}, which this study does not compute" if needs else None
+
+
+def _has(kind: type[Method], name: str) -> bool:
+    return name in [option.name for option in fields(kind)]  # type: ignore[arg-type]

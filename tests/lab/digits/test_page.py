@@ -1,0 +1,145 @@
+"""The page opened in a real browser, its tables, and the figures."""
+
+import base64
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from multimix import CutMix, InputMixup, NoMix
+from multimix.lab.digits.arms import Arm
+from multimix.lab.digits.figures import COLOURS, DOT_ALPHA, GREY
+from multimix.lab.digits.study import written
+from multimix.lab.digits.train import Outcome, Settings
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom"),
+]
+
+# Runs inside the frame, where the page's own policy would forbid it, so the copy has none.
+PROBE = """<script>parent.postMessage(JSON.stringify({
+  requests: performance.getEntriesByType("resource").map((entry) => entry.name).filter((name) => !name.startsWith("data:")),
+  widths: [innerWidth, document.documentElement.scrollWidth],
+  pictures: [...document.images].map((image) => image.naturalWidth),
+  text: document.body.innerText,
+}), "*")</script>"""
+
+ARMS = (
+    Arm("none", None, NoMix()),
+    Arm("smoothing", None, NoMix(), 0.1),
+    *(Arm("mixup", k, InputMixup(k=k)) for k in (1, 5)),
+    *(Arm("cutmix", k, CutMix(k=k)) for k in (1, 5)),
+)
+
+
+def made_up(arm, place, seed):
+    error = 5 + seed - place / 2 + 0.1 * (place * seed % 3)
+    return Outcome(error, 2 + place, 0.123456, 0.34567, 90.0, 0.0, 1.5 * (arm.k or 1), 25_000, "arm", "split", "start")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    results = {arm: {seed: made_up(arm, place, seed) for seed in range(3)} for place, arm in enumerate(ARMS)}
+    return written(results, Settings(), tmp_path_factory.mktemp("digits"))
+
+
+def opened(path, profile):
+    """The DOM, and what the console said."""
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+
+@in_browser
+def test_the_page_opens_without_a_message(files, tmp_path):
+    dom, console = opened(files.page, tmp_path / "profile")
+    assert console == []
+    assert "Every method on real digits" in dom
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_requested_broken_or_cut_off(files, tmp_path, width):
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    text = files.page.read_text()
+    assert len(policy.findall(text)) == 1
+    (tmp_path / "inner.html").write_text(policy.sub("", text).replace("</body>", PROBE + "</body>"))
+    outer = tmp_path / "outer.html"  # a window cannot be made this narrow, a frame can
+    outer.write_text(f"""<body><p>nothing</p><script>
+      addEventListener("message", (event) => {{ document.querySelector("p").textContent = event.data; }});
+      </script><iframe src="inner.html" style="width: {width}px; height: 800px; border: 0"></iframe></body>""")
+    dom, console = opened(outer, tmp_path / "profile")
+    assert console == []
+    report = json.loads(html.unescape(re.search(r"<p>(.*?)</p>", dom, re.S)[1]))
+    assert report["requests"] == []
+    assert report["widths"] == [width, width]
+    assert len(report["pictures"]) == 3
+    assert min(report["pictures"]) > 1000
+    assert all(sentence in report["text"] for sentence in files.findings)
+
+
+def test_the_page_holds_the_figures_and_words_for_them(files):
+    text = files.page.read_text()
+    embedded = [base64.b64decode(found) for found in re.findall(r'src="data:image/png;base64,([^"]+)"', text)]
+    assert embedded == [path.read_bytes() for path in files.figures]
+    assert len(re.findall(r'<img [^>]*alt="[^"]{20,}"', text)) == 3
+    assert "250 training samples (25 per class), 1,547 test samples, 500 optimiser steps" in text
+    assert len(text) < 1_000_000
+
+
+def cells(text):
+    rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text, re.S)]
+    return {row[0]: row[1:] for row in rows if row}
+
+
+def test_the_tables_hold_the_numbers(files):
+    means, error, ece = map(cells, re.findall(r"<table>.*?</table>", files.page.read_text(), re.S))
+    assert list(means) == [arm.label for arm in ARMS]
+    # Errors 5, 6, 7: deviation 1, t(0.975, 2) = 4.3027, divided by the root of 3.
+    assert means["none"] == ["3", "6.00 ± 2.48", "2.00 ± 0.00", "−4.00", "0.1235", "0.346", "1.50", "25,000"]
+    assert list(error) == list(ece)
+    assert list(error)[-2:] == ["mixup, K = 5 − 1", "cutmix, K = 5 − 1"]
+    assert error["mixup, K = 1 − none"][:2] == ["−0.90 ± 0.25", "3 of 3"]
+    assert ece["mixup, K = 1 − none"] == ["+2.00 ± 0.00", "0 of 3", "&lt; 0.001", "&lt; 0.001", "0.250", "3"]
+
+
+def test_the_terminal_table_has_a_line_per_arm(files):
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(files.table)
+    text = console.export_text()
+    assert "…" not in text, "everything must fit a terminal of 80 columns"
+    lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if "±" in line and "Digits" not in line]
+    assert [line[0] for line in lines] == [arm.label for arm in ARMS]
+    assert lines[2][1:] == ["5.10 ± 2.62", "−0.90", "4.00 ± 0.00", "+2.00", "1.50"]
+
+
+def test_the_strip_figure_shows_every_seed_and_mean_in_the_colour_of_its_k(files):
+    with Image.open(files.figures[0]) as picture:
+        pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    for colour in (GREY, COLOURS[0], COLOURS[1]):
+        solid = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+        assert (pixels == solid).all(axis=1).sum() > 300  # bars and means
+        dots = 255 - DOT_ALPHA * (255 - solid)  # on white
+        assert (abs(pixels - dots) < 2).all(axis=1).sum() > 300
+    assert (pixels == 255).all(axis=1).mean() > 0.7
+
+
+def test_one_seed_is_written_without_intervals_or_tests(tmp_path):
+    results = {arm: {0: made_up(arm, place, 0)} for place, arm in enumerate(ARMS)}
+    files = written(results, Settings(), tmp_path)
+    means, error, _ = map(cells, re.findall(r"<table>.*?</table>", files.page.read_text(), re.S))
+    assert means["none"][1] == "5.00"
+    assert error["smoothing − none"] == ["−0.50", "1 of 1", "–", "–", "–", "1"]
+    assert json.loads(files.results.read_text())["comparisons"][0]["half"] is None
