@@ -1,0 +1,130 @@
+"""The exact variance when a batch is paired with a permutation of itself, which is what training does.
+
+A batch of B samples is drawn without replacement from N, and sample i is mixed with sample π(i), π a uniform permutation. Two of
+the B pairs then meet in one of seven ways, such as i→j and j→k, and each way has a known number of places in the B² products:
+E‖g̃‖² = (p₀ + (B−1) p₁ + p₂ + 2(B−2)(p₃ + p₅) + p₄ + (B−2)(B−3) p₆) / B², with p the mean product of each way. With N = B it is
+the variance over the permutations of one fixed batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .closed_form import Components, check_size
+
+
+class Ways(NamedTuple):
+    """Mean products ⟨g_ab, g_cd⟩ over distinct samples i, j, k, l, for each way in which two pairs can meet."""
+
+    same_self: float  # i→i with itself
+    same: float  # i→j with itself
+    self_self: float  # i→i and j→j
+    self_other: float  # i→i and j→k
+    back: float  # i→j and j→i
+    chain: float  # i→j and j→k
+    apart: float  # i→j and k→l
+
+
+class Means(NamedTuple):
+    """Products of d, the mean gradient of samples paired with themselves, and o, of all other pairs."""
+
+    dd: float
+    do: float
+    oo: float
+
+    def squared_norm(self, share: float) -> float:
+        """‖share · d + (1 − share) · o‖²."""
+        return share**2 * self.dd + 2 * share * (1 - share) * self.do + (1 - share) ** 2 * self.oo
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """All ordered pairs of N samples at all shares: products at one common λ (``shared``), and of means over λ (``averaged``)."""
+
+    samples: int
+    shared: Ways
+    averaged: Ways
+    shared_means: Means
+    averaged_means: Means
+
+    @property
+    def components(self) -> Components:
+        """V, V_pairs and V_λ, exactly, for pairs drawn uniformly from all N², samples paired with themselves included."""
+        n = self.samples
+        mean = self.averaged_means.squared_norm(1 / n)
+        total, pairs = ((ways.same_self + (n - 1) * ways.same) / n - mean for ways in (self.shared, self.averaged))
+        return Components(total, pairs, self.shared_means.squared_norm(1 / n) - mean)
+
+    def permutation_variance(self, *, k: int, batch: int, per_pair: bool = False) -> float:
+        """Var[g̃] for K independent shares, common to the batch or ``per_pair``, and a batch paired with its permutation."""
+        check_size("k", k)
+        if check_size("batch", batch) > self.samples:
+            raise ValueError(f"batch must be at most the number of samples, {self.samples}, got {batch}")
+        # One in K of the products of two terms has the same share on both sides.
+        blended = Ways(*(a / k + b * (1 - 1 / k) for a, b in zip(self.shared, self.averaged, strict=True)))
+        ways = self.averaged._replace(same_self=blended.same_self, same=blended.same) if per_pair else blended
+        return expected_square(ways, batch) - self.averaged_means.squared_norm(1 / batch)
+
+
+def expected_square(ways: Ways, batch: int) -> float:
+    """E‖g̃‖² over batches and permutations."""
+    met = ways.same_self + (batch - 1) * ways.same + ways.self_self + ways.back
+    met += 2 * (batch - 2) * (ways.self_other + ways.chain) + (batch - 2) * (batch - 3) * ways.apart
+    # A batch of one is its own partner, and none of the ways for two pairs exists.
+    return (met if batch > 1 else ways.same_self) / batch**2
+
+
+def ways_of(own: Tensor, first: Tensor, second: Tensor, square: float, back: float) -> Ways:
+    """The mean products of a table g_ij from its sums, in float64.
+
+    ``own [N, D]`` is g_ii; ``first`` and ``second [N, D]`` are Σ_j g_ij and Σ_i g_ij, ``square`` and ``back`` Σ⟨g_ij, g_ij⟩ and
+    Σ⟨g_ij, g_ji⟩, all without i = j. What the sums hold too much, because samples coincide, is taken off again.
+    """
+    n = len(own)
+    sum_own, sum_other = own.sum(0), first.sum(0)
+    same_self = _dot(own, own)
+    self_self = _dot(sum_own, sum_own) - same_self
+    self_other = _dot(sum_own, sum_other) - _dot(own, first + second)
+    chain = _dot(second, first) - back
+    apart = _dot(sum_other, sum_other) - _dot(first, first) - _dot(second, second) + square - back - 2 * chain
+    two, three = n * (n - 1), n * (n - 1) * (n - 2)
+    sums = (same_self, square, self_self, self_other, back, chain, apart)
+    counts = (n, two, two, three, two, three, three * (n - 3))
+    return Ways(*(total / count if count else 0.0 for total, count in zip(sums, counts, strict=True)))
+
+
+def means_of(own: Tensor, first: Tensor) -> Means:
+    """Products of the mean of ``own [N, D]`` and of the mean of the other pairs, whose sums over j are ``first [N, D]``."""
+    n = len(own)
+    d, o = own.mean(0), first.sum(0) / max(n * (n - 1), 1)
+    return Means(_dot(d, d), _dot(d, o), _dot(o, o))
+
+
+def table_enumeration(table: Tensor, weight: Tensor) -> Enumeration:
+    """From gradients ``table [N, N, L, D]``, sample i with partner j at share l, and the probabilities ``weight [L]``."""
+    table, weight = table.double(), weight.double()
+
+    def both(g: Tensor) -> tuple[Ways, Means]:
+        n = torch.arange(len(g))
+        own, off = g[n, n], g.clone()
+        off[n, n] = 0
+        first = off.sum(1)
+        return ways_of(own, first, off.sum(0), _dot(off, off), _dot(off, off.transpose(0, 1))), means_of(own, first)
+
+    each = [both(table[:, :, at]) for at in range(len(weight))]
+    averaged, averaged_means = both(torch.einsum("ijld,l->ijd", table, weight))
+    shared = Ways(*weighted([ways for ways, _ in each], weight))
+    return Enumeration(len(table), shared, averaged, Means(*weighted([means for _, means in each], weight)), averaged_means)
+
+
+def weighted(rows: Sequence[tuple[float, ...]], weight: Tensor) -> list[float]:
+    """The weighted sum of rows, place by place."""
+    total: list[float] = (torch.tensor(rows, dtype=torch.float64) * weight.reshape(-1, 1)).sum(0).tolist()
+    return total
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    return float((a * b).sum())

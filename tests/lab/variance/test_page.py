@@ -1,0 +1,87 @@
+"""The page opened in a real browser, its words and the terminal's table; the numbers come from a small study."""
+
+import base64
+import html
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from browser import in_browser, opened
+
+# Runs inside the frame, where the page's own policy would forbid it, so the copy has none.
+PROBE = """<script>parent.postMessage(JSON.stringify({
+  requests: performance.getEntriesByType("resource").map((entry) => entry.name).filter((name) => !name.startsWith("data:")),
+  widths: [innerWidth, document.documentElement.scrollWidth],
+  pictures: [...document.images].map((image) => image.naturalWidth),
+  text: document.body.innerText,
+}), "*")</script>"""
+
+
+@in_browser
+def test_the_page_opens_without_a_message(files, tmp_path):
+    dom, console = opened(files.page, tmp_path / "profile")
+    assert console == []
+    assert "What the two propositions say, and when" in dom
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_requested_broken_or_cut_off(files, tmp_path, width):
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    text = files.page.read_text()
+    assert len(policy.findall(text)) == 1
+    (tmp_path / "inner.html").write_text(policy.sub("", text).replace("</body>", PROBE + "</body>"))
+    outer = tmp_path / "outer.html"  # a window cannot be made this narrow, a frame can
+    outer.write_text(f"""<body><p>nothing</p><script>
+      addEventListener("message", (event) => {{ document.querySelector("p").textContent = event.data; }});
+      </script><iframe src="inner.html" style="width: {width}px; height: 800px; border: 0"></iframe></body>""")
+    dom, console = opened(outer, tmp_path / "profile")
+    assert console == []
+    report = json.loads(html.unescape(re.search(r"<p>(.*?)</p>", dom, re.S)[1]))
+    assert report["requests"] == []
+    assert report["widths"] == [width, width]
+    assert len(report["pictures"]) == 2
+    assert min(report["pictures"]) > 1500
+    assert all(sentence in report["text"] for sentence in files.findings)
+
+
+def test_the_propositions_are_stated_as_they_hold(files):
+    text = html.unescape(files.page.read_text())
+    for words in (
+        "E‖g̃‖² − ‖E g̃‖²",
+        "(V + (K−1)·V_pairs + (B−1)·V_λ) / (K·B)",
+        "B ≥ B_0 = V_pairs / V_λ",
+        "Both proofs need independent pairs.",
+        "Proposition 2 rests on the single shared λ.",
+    ):
+        assert words in text
+
+
+def test_the_page_holds_the_figures_with_words_for_them(files):
+    text = files.page.read_text()
+    embedded = [base64.b64decode(found) for found in re.findall(r'src="data:image/png;base64,([^"]+)"', text)]
+    assert embedded == [path.read_bytes() for path in files.figures]
+    assert len(re.findall(r'<img [^>]*alt="[^"]{20,}"', text)) == 2
+
+
+def test_the_tables_hold_the_measured_numbers(files):
+    data = json.loads(files.results.read_text())["data"]["spiral"]
+    rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", files.page.read_text(), re.S)]
+    cells = next(row for row in rows if row and row[0] == "λ per pair, K = 5")
+    free, bound = (data["measured"][f"{pairing}-pair-iid"][1]["variance"] for pairing in ("independent", "permutation"))
+    formula = next(row for row in data["closed_form"] if row["k"] == 5 and row["per_pair"])
+    for cell, value in ((1, free["value"]), (2, formula["value"]), (4, bound["value"]), (5, formula["permutation"])):
+        assert float(cells[cell].split(" ±")[0].replace(",", "")) == pytest.approx(value, rel=0.05)
+    assert float(cells[3]) == pytest.approx(free["value"] / formula["value"], abs=5e-4)
+
+
+def test_the_terminal_table_fits_and_has_a_line_per_k(files):
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(files.table)
+    lines = console.export_text().splitlines()
+    assert sum("spiral" in line for line in lines) == sum("digits" in line for line in lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
