@@ -23,7 +23,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/mixing.py
 
 clean:
-	rm -rf $(VENV) build dist multimix-look
+	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-variance
 
 $(VENV)/.lab: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

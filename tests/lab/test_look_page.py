@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from browser import in_browser, opened
+from browser import in_browser, in_frame, opened
 from multimix import CutMix, Cutout, FMix, InputMixup
 from multimix.lab.look import look, steps
 from multimix.lab.look_page import Card, marked_up
@@ -154,16 +154,7 @@ def test_play_moves_to_the_end_and_back_until_paused(page, tmp_path):
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_cut_off_at_the_side(page, tmp_path, width):
-    copy = tmp_path / "inner.html"
-    probe = "<script>parent.postMessage([innerWidth, document.documentElement.scrollWidth], '*')</script></body>"
-    copy.write_text(page.read_text().replace("</body>", probe))
-    outer = tmp_path / "outer.html"  # a window cannot be made this narrow, a frame can
-    outer.write_text(f"""<body><p>nothing</p><script>
-      addEventListener("message", (event) => {{ document.querySelector("p").textContent = event.data; }});
-      </script><iframe src="inner.html" style="width: {width}px; height: 800px; border: 0"></iframe></body>""")
-    dom, console = opened(outer, tmp_path / "profile")
-    assert console == []
-    assert re.search(r"<p>(.*?)</p>", dom)[1] == f"{width},{width}"
+    assert in_frame(page, width, tmp_path)["widths"] == [width, width]
 
 
 @in_browser
@@ -187,8 +178,10 @@ def test_the_page_is_one_light_file_with_words_for_everything(page):
     assert "{{" not in text
     assert re.search(r'<label for="lam">', text)
     assert all(re.search(r'alt="[^"]+"', image) for image in re.findall(r"<img [^>]+>", text))
-    assert text.count('class="remark"') == 1  # cutout alone has no partner
-    assert "<code>holes</code> square holes" in text
+    assert text.count('class="remark"') == 2  # cutout has no partner, and clipped boxes end before B
+    assert text.count("It has no partner") == 1
+    assert re.search(r"Here it ends at \d\d % of B", text)
+    assert "Square holes in every sample" in text
     assert "x̂<sub>k</sub> = (1 − λ<sub>k</sub>) x + λ<sub>k</sub> x'" in text
 
 

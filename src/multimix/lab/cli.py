@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from .. import __version__
 from ..methods import METHODS
+
+if TYPE_CHECKING:
+    from .study import Written
 
 Item = TypeVar("Item")
 
@@ -24,17 +27,6 @@ else:
     ]
     Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
     Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
-
-
-class Written(Protocol):
-    """What a study hands back: its page, a table and plain sentences for the terminal."""
-
-    @property
-    def page(self) -> Path: ...
-    @property
-    def table(self) -> Any: ...
-    @property
-    def findings(self) -> Sequence[str]: ...
 
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn")

@@ -78,8 +78,19 @@ def _card(card: Card, frames: Sequence[str], side: int) -> str:
         a=100 - 100 * lam,
         b=100 * lam,
         sentence=marked_up(card.sentence),
-        remark="" if card.partnered else f'\n            <p class="remark">{NO_PARTNER}</p>',
+        remark=_remark(card),
     )
+
+
+def _remark(card: Card) -> str:
+    """What else to say under a picture: that there is no partner, or that the path ends before B."""
+    if not card.partnered:
+        words = NO_PARTNER
+    elif card.lam[-1] < 0.995:
+        words = f"Here it ends at {100 * card.lam[-1]:.0f} % of B: what falls outside the picture is cut off."
+    else:
+        return ""
+    return f'\n            <p class="remark">{words}</p>'
 
 
 def marked_up(sentence: str) -> str:

@@ -1,40 +1,21 @@
 """The page opened in a real browser, its tables, and the figures."""
 
 import base64
-import html
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
 
+from browser import in_browser, in_frame, opened
 from multimix import CutMix, InputMixup, NoMix
 from multimix.lab.digits.arms import Arm
 from multimix.lab.digits.figures import COLOURS, DOT_ALPHA, GREY
 from multimix.lab.digits.study import written
 from multimix.lab.digits.train import Outcome, Settings
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
-
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom"),
-]
-
-# Runs inside the frame, where the page's own policy would forbid it, so the copy has none.
-PROBE = """<script>parent.postMessage(JSON.stringify({
-  requests: performance.getEntriesByType("resource").map((entry) => entry.name).filter((name) => !name.startsWith("data:")),
-  widths: [innerWidth, document.documentElement.scrollWidth],
-  pictures: [...document.images].map((image) => image.naturalWidth),
-  text: document.body.innerText,
-}), "*")</script>"""
 
 ARMS = (
     Arm("none", None, NoMix()),
@@ -55,13 +36,6 @@ def files(tmp_path_factory):
     return written(results, Settings(), tmp_path_factory.mktemp("digits"))
 
 
-def opened(path, profile):
-    """The DOM, and what the console said."""
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-
-
 @in_browser
 def test_the_page_opens_without_a_message(files, tmp_path):
     dom, console = opened(files.page, tmp_path / "profile")
@@ -72,17 +46,7 @@ def test_the_page_opens_without_a_message(files, tmp_path):
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_requested_broken_or_cut_off(files, tmp_path, width):
-    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-    text = files.page.read_text()
-    assert len(policy.findall(text)) == 1
-    (tmp_path / "inner.html").write_text(policy.sub("", text).replace("</body>", PROBE + "</body>"))
-    outer = tmp_path / "outer.html"  # a window cannot be made this narrow, a frame can
-    outer.write_text(f"""<body><p>nothing</p><script>
-      addEventListener("message", (event) => {{ document.querySelector("p").textContent = event.data; }});
-      </script><iframe src="inner.html" style="width: {width}px; height: 800px; border: 0"></iframe></body>""")
-    dom, console = opened(outer, tmp_path / "profile")
-    assert console == []
-    report = json.loads(html.unescape(re.search(r"<p>(.*?)</p>", dom, re.S)[1]))
+    report = in_frame(files.page, width, tmp_path)
     assert report["requests"] == []
     assert report["widths"] == [width, width]
     assert len(report["pictures"]) == 3

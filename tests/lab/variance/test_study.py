@@ -28,7 +28,7 @@ def test_every_number_is_written_as_json(files):
     formula = next(row for row in spiral["closed_form"] if row["k"] == 5 and not row["per_pair"])
     assert formula["value"] == pytest.approx((parts["total"] + 4 * parts["pairs"] + 7 * parts["lam"]) / 40)
     assert content["data"]["digits"]["enumeration"] is None
-    assert list(files.findings) == [sentence for each in content["findings"].values() for sentence in each]
+    assert list(files.findings) == [f"{data}: {sentence}" for data, each in content["findings"].items() for sentence in each]
 
 
 def test_it_goes_on_where_it_was_stopped(tiny, files, tmp_path):

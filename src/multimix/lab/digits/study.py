@@ -1,17 +1,14 @@
 """`multimix digits`: every method × K × seed trained, kept on disk one by one, compared and written up."""
 
-import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from rich.table import Table
-
 from ..results import Store, environment, write_atomically
+from ..study import Written, one_thread
 from .arms import BASELINE, Arm, arms
 from .comparison import ERROR, TESTED, Compared, Results, compared, findings
 from .data import CLASSES, image_count
@@ -27,16 +24,6 @@ class Run(NamedTuple):
 
     arm: Arm
     seed: int
-
-
-class Written(NamedTuple):
-    """The files of a finished study, and the same in short: ``table`` for the terminal and ``findings`` in sentences."""
-
-    page: Path
-    results: Path
-    figures: tuple[Path, ...]
-    table: Table
-    findings: tuple[str, ...]
 
 
 def digits(
@@ -91,17 +78,6 @@ def written(results: Results, settings: Settings, out: Path, quick: bool = False
         write_atomically(path, content)
     page_path, json_path = files
     return Written(page_path, json_path, tuple(pictures), terminal_table(results, all_compared), tuple(sentences))
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread: as quick for so small a network, repeatable, and CPU time then means the same for every arm."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _obtained(store: Store, run: Run, settings: Settings, note: Callable[[str], None]) -> Outcome:

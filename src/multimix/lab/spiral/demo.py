@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..study import one_thread
 from .page import Written, write
 from .settings import SpiralSettings
-from .study import Progress, one_thread, rebuilt, run
+from .study import Progress, rebuilt, run
 from .terminal import bar, summary
 
 SEEDS, QUICK_SEEDS, QUICK_EPOCHS = 20, 5, 200

@@ -1,8 +1,7 @@
 """Every seed trained with every method; what is finished stays on disk, and a study that was stopped goes on with the rest."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..results import Store, environment
+from ..study import one_thread
 from .data import spiral
 from .nets import with_weights
 from .settings import ARMS, RECIPE, Arm, SpiralSettings, method_of
@@ -101,17 +101,6 @@ def opened(settings: SpiralSettings, seeds: Sequence[int], out: str | Path, note
 def group_size(arm: Arm) -> int:
     """How many nets are trained at once: enough to be quick, few enough that stopping loses less than half a minute."""
     return 5 if arm.k > 1 else 10
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread: matrices this small are slower on two, many times so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def tested(weights: torch.Tensor, settings: SpiralSettings, seed: int) -> tuple[int, int]:

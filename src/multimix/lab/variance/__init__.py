@@ -1,5 +1,6 @@
 """The variance of multi-mix's gradient at fixed weights: measured, by formula and exactly, for any model and data."""
 
+from ..study import Written
 from .closed_form import Components, Estimate, Range, crossover, large_batch_variance, multimix_variance
 from .enumeration import enumerated
 from .estimators import squared_norm, trace_variance
@@ -7,7 +8,7 @@ from .gradients import Gradients
 from .measure import Measured, Pairing, measured
 from .permutation import Enumeration, table_enumeration
 from .sampling import Sampled, sampled_components
-from .study import Written, variance
+from .study import variance
 
 __all__ = [
     "Components",

@@ -1,18 +1,15 @@
 """`multimix variance`: the gradient's variance on the spiral and on the digits, kept on disk piece by piece and written up."""
 
-import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-import torch
-from rich.table import Table
-
 from ...checks import check_choice
 from ..results import Store, environment, write_atomically
+from ..study import Written, one_thread
 from .cases import FULL, QUICK, Case, Data, Settings, case_of, trained_weights
 from .closed_form import crossover
 from .enumeration import enumerated, enumeration_from
@@ -32,16 +29,6 @@ class Unit(NamedTuple):
 
     data: Data
     name: str
-
-
-class Written(NamedTuple):
-    """The files of a finished study, and the same in short: ``table`` for the terminal and ``findings`` in sentences."""
-
-    page: Path
-    results: Path
-    figures: tuple[Path, ...]
-    table: Table
-    findings: tuple[str, ...]
 
 
 def variance(
@@ -145,19 +132,8 @@ def written(outcomes: Sequence[Outcome], out: Path, stem: str) -> Written:
     write_atomically(json_path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     for path, picture in pictures.items():
         write_atomically(path, picture)
-    words = tuple(sentence for each in sentences.values() for sentence in each)
+    words = tuple(f"{data}: {sentence}" for data, each in sentences.items() for sentence in each)
     return Written(html_path, json_path, tuple(pictures), terminal_table(outcomes), words)
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread: as quick for so small a network, and repeatable."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _needed(store: Store, name: str) -> dict[str, Any]:
