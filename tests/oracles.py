@@ -87,7 +87,7 @@ def grey_field(size, decay: float, generator: Generator) -> Tensor:
             along = torch.arange(side, dtype=torch.float64) * (2 * math.pi * i / side)
             phase = phase + along.reshape(-1, *[1] * (len(size) - axis - 1))
             square += (min(i, side - i) / side) ** 2
-        weight = max(math.sqrt(square), 1 / max(size)) ** -decay / white.numel()
+        weight = max(math.sqrt(square) * max(size), 1) ** -decay / white.numel()
         cosine, sine = float((white * phase.cos()).sum()), float((white * phase.sin()).sum())
         field += weight * (cosine * phase.cos() + sine * phase.sin())
     return field

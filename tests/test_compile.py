@@ -1,5 +1,7 @@
 """torch.compile: mixing compiles whole and once; a compiled model is mixed correctly or refused."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -57,21 +59,41 @@ def network():
 METHOD = mm.ManifoldMixup(k=3, layers=("0", "1", None))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_compiled_after_mix_points_is_right():
     plain, model, counter = network(), network(), CompileCounter()
-    mm.MixPoints(model, METHOD.layers)
-    compiled = torch.compile(model, backend=counter)
-    seen = set()
-    for seed in range(8):
-        logits, target = mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(seed))
-        expected = mm.mixed_logits(plain, METHOD, X, Y, generator=seeded(seed))
-        torch.testing.assert_close(logits, expected[0])
-        torch.testing.assert_close(target, expected[1])
-        torch.testing.assert_close(compiled(X), plain(X))
-        seen.add(METHOD.plan(X, generator=seeded(seed)).layer)
+    with mm.MixPoints(model, METHOD.layers):
+        compiled = torch.compile(model, backend=counter)
+        seen = set()
+        for seed in range(8):
+            logits, target = mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(seed))
+            expected = mm.mixed_logits(plain, METHOD, X, Y, generator=seeded(seed))
+            torch.testing.assert_close(logits, expected[0])
+            torch.testing.assert_close(target, expected[1])
+            torch.testing.assert_close(compiled(X), plain(X))
+            seen.add(METHOD.plan(X, generator=seeded(seed)).layer)
+        frames = counter.frame_count
+        mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(9))
     assert seen == set(METHOD.layers)
-    # One graph per hidden layer, one for clean rows, one more for another number of rows.
-    assert counter.frame_count <= 4
+    assert counter.frame_count == frames, "nothing is compiled again once every layer has been seen"
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("layer", ["0", "1"])
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_gradients_through_a_compiled_model_are_right(layer, k):
+    """With the real backend: it once gave right logits and wrong gradients (layer 0, K = 3), or failed (K = 1)."""
+    method, x = mm.ManifoldMixup(k=k, layers=(layer,)), X[:, :, :8, :8]
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
+    model = copy.deepcopy(plain)
+    with mm.MixPoints(model, method.layers):
+        compiled = torch.compile(model)
+        for net in (plain, compiled):
+            logits, target = mm.mixed_logits(net, method, x, Y, generator=seeded(1))
+            nn.functional.cross_entropy(logits, target).backward()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("run_before", [False, True])

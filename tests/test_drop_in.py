@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import multimix as mm
+from multimix.generator import rank
 from oracles import seeded
 
 X = torch.randn(6, 3, 8, 10, generator=seeded(0))
@@ -163,6 +164,60 @@ def test_a_reused_buffer_is_refused_in_workers():
     mix = mm.Mix(mm.InputMixup(), num_classes=64, reuse_buffer=True)
     with pytest.raises(ValueError, match="reuse_buffer cannot be used in data-loader workers"):
         next(iter(loader(mix, mix.method, persistent=False)))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda mix: pickle.loads(pickle.dumps(mix))], ids=["deepcopy", "pickle"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_a_copy_works_in_workers_too(copied):
+    original = mm.Mix(mm.InputMixup(derange=True), num_classes=64, seed=3)
+    twin = copied(original)
+    epochs = [[float(target.max()) for _, target in loader(twin, twin.method, persistent=False)] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    batches = loader(twin, twin.method, persistent=True)
+    assert all(float(target.max()) < 1 for _, target in batches)
+    twin.enabled = False
+    assert all(float(target.max()) == 1 for _, target in batches)
+    assert original.enabled, "a copy has a switch of its own"
+
+
+def test_spawned_workers_know_their_rank(monkeypatch):
+    """A spawned worker has no process group: its rank travels with the object, or comes from torchrun."""
+    mix = mm.Mix(mm.InputMixup(), 6, seed=0)
+    monkeypatch.setenv("RANK", "3")
+    assert rank() == 3
+    travelled = pickle.dumps(mix)
+    monkeypatch.delenv("RANK")
+    assert rank() == 0
+    assert not torch.equal(pickle.loads(travelled)(X, Y)[0], mm.Mix(mm.InputMixup(), 6, seed=0)(X, Y)[0])
+
+
+def test_options_of_mix_are_obeyed():
+    bad = X.clone()
+    bad[0, 0, 0, 0] = torch.nan
+    assert mm.Mix(mm.InputMixup(), 6, check=False)(bad, Y)[0].isnan().any()
+    off = mm.Mix(mm.CutMix(), 6, smoothing=0.3, seed=0)
+    off.enabled = False
+    torch.testing.assert_close(off(X, Y)[1], mm.soft_target(Y, 6, 0.3))
+    again = mm.Mix(mm.CutMix(), 6, seed=0)
+    again.load_state_dict(off.state_dict())
+    assert not again.enabled
+
+
+def test_a_refused_label_moves_nothing():
+    mix = mm.Mix(mm.CutMix(), 6, seed=0)
+    before = mix.state_dict()["generator"]
+    with pytest.raises(ValueError, match="class indices must lie in"):
+        mix(X, Y + 5)
+    assert torch.equal(mix.state_dict()["generator"], before)
+
+
+def test_a_buffer_made_in_inference_mode_serves_training():
+    mix = mm.Mix(mm.CutMix(k=2, p=0.5), 6, seed=0, reuse_buffer=True)
+    with torch.inference_mode():
+        for _ in range(5):
+            mix(X, Y)
+    places = {mix(X, Y)[0].data_ptr() for _ in range(20)}
+    assert len(places) == 2, "the buffer, and x itself for batches that stay unmixed"
 
 
 def test_mix_can_be_pickled():

@@ -255,6 +255,26 @@ def test_labels_and_logits_that_do_not_fit(model, y, options, sentence):
         mm.mixed_logits(model, mm.InputMixup(k=2), x, y, **options)
 
 
+def test_what_can_be_checked_is_checked_before_the_model_runs():
+    model, (x, y) = network(norm=True), data()
+    generator = seeded(3)
+    before = generator.get_state()
+    for bad, options in ((y - 1, {}), (y, {"smoothing": 2.0}), (y + 1, {"num_classes": 4})):
+        with pytest.raises(ValueError, match="must"):
+            mm.mixed_logits(model, mm.CutMix(k=2), x, bad, generator=generator, **options)
+    assert int(model.norm.num_batches_tracked) == 0
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_pair_and_path_can_be_given_and_typos_are_refused():
+    model, (x, y) = network(), data()
+    logits, target = mm.mixed_logits(model, mm.InputMixup(), x, y, partner=torch.arange(6).flip(0), lam=[0.25, 0.5])
+    assert logits.shape == (12, 4)
+    torch.testing.assert_close(target[0], 0.75 * torch.eye(4)[y[0]] + 0.25 * torch.eye(4)[y[5]])
+    with pytest.raises(TypeError, match="InputMixup.plan takes no 'smothing'"):
+        mm.mixed_logits(model, mm.InputMixup(), x, y, smothing=0.1)
+
+
 def test_one_logit_with_float_labels():
     logits, target = mm.mixed_logits(nn.Linear(70, 1), mm.InputMixup(k=2), torch.randn(6, 70), torch.ones(6, 1))
     assert logits.shape == target.shape == (12, 1)

@@ -1,6 +1,8 @@
 """Hidden layers by name: right, or refused in one sentence; hooks never left behind."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -151,6 +153,45 @@ def test_two_threads_may_mix_the_same_model_at_once(net):
     handle.remove()
     for plan, result in zip(plans, results, strict=True):
         torch.testing.assert_close(result, mm.mixed_forward(net, plan, X))
+
+
+def test_two_threads_may_use_the_same_mix_points(net):
+    plans = [mm.ManifoldMixup(k=1, layers=("block",)).plan(X, generator=seeded(s)) for s in (1, 2)]
+    expected = [mm.mixed_forward(net, plan, X) for plan in plans]
+    wrong = []
+
+    def run(i):
+        results = [mm.mixed_forward(net, plans[i], X) for _ in range(60)]
+        wrong.extend(i for result in results if not torch.allclose(result, expected[i]))
+
+    with mm.MixPoints(net, ("block",)):
+        threads = [threading.Thread(target=run, args=(i,)) for i in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_mix_points_do_not_keep_the_model_alive_and_come_once():
+    model = Net()
+    points = mm.MixPoints(model, ("block",))
+    with pytest.raises(ValueError, match="the model has MixPoints at block already: remove them first"):
+        mm.MixPoints(model, ("stem",))
+    gone = weakref.ref(model)
+    del model, points
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_layer_that_puts_out_integers_is_refused():
+    class Index(nn.Module):
+        def forward(self, z):
+            return z.argmax(1)
+
+    plan = mm.ManifoldMixup(k=1, layers=("0",)).plan(X)
+    with pytest.raises(mm.MixingError, match="must put out floating-point tensors"):
+        mm.mixed_forward(nn.Sequential(Index(), nn.Identity()), plan, X)
 
 
 def test_data_parallel_is_refused(net):

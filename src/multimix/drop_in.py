@@ -12,6 +12,7 @@ from .checks import check_batch, check_finite, check_labels, check_share
 from .generator import rank, resolved, seeded
 from .methods.base import Method, check_method
 from .mixing import memory_format, rows_like
+from .plan import UnmixedPlan
 from .target import soft_target
 
 MOST_WORKERS = 4096
@@ -59,6 +60,7 @@ class Mix:
         # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
         self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._stream: tuple[tuple[int, int], torch.Generator] | None = None
+        self._rank = 0
 
     @property
     def enabled(self) -> bool:
@@ -74,11 +76,13 @@ class Mix:
         check_labels(y, x)
         if self.check:
             check_finite(x)
+        target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
         if not self.enabled:
-            return x, soft_target(y, self.num_classes, self.smoothing)
+            return x, target
         plan = self.method.plan(x, generator=self._generator())
-        target = plan.mix_target(y, self.num_classes, self.smoothing)
-        return plan.mix(x, out=self._out(plan.k, x)), target
+        # An unmixed batch is handed on as it is, so it needs no buffer.
+        out = self._out(plan.k, x) if self.reuse_buffer and not isinstance(plan, UnmixedPlan) else None
+        return plan.mix(x, out=out), plan.mix_target(target)
 
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
         """A ``collate_fn``: (sample, label) pairs → one mixed batch."""
@@ -102,27 +106,43 @@ class Mix:
         self._generator().set_state(state["generator"])
         self._starts.copy_(state["starts"])
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A spawned worker cannot ask for its rank; buffers and streams belong to this process.
+        return {**self.__dict__, "_rank": rank(), "_buffer": None, "_stream": self._stream if self._here() else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._switch.share_memory_()  # nothing happens if it is shared already
+        self._starts.share_memory_()
+        if self._stream is not None:
+            self._stream = ((os.getpid(), self._stream[0][1]), self._stream[1])
+
+    def _here(self) -> bool:
+        return self._stream is not None and self._stream[0][0] == os.getpid()
+
     def _generator(self) -> torch.Generator:
-        if self.seed is None:
+        worker, own_rank = get_worker_info(), rank() or self._rank
+        if self.seed is None and worker is None:
             return resolved(None)
-        here = (os.getpid(), rank())
+        here = (os.getpid(), own_rank)
         if self._stream is None or self._stream[0] != here:
-            worker = get_worker_info()
             if worker is None:
                 own = (-1, 0)
+            elif self.seed is None:
+                own = (worker.id, worker.seed)
             else:
                 # Neither the same stream in all workers nor, where they are started anew each epoch, the same every epoch.
-                self._starts[worker.id] += 1
-                own = (worker.id, int(self._starts[worker.id]))
-            self._stream = here, seeded(int(self.seed), rank(), *own)
+                slot = (own_rank * 64 + worker.id) % MOST_WORKERS
+                self._starts[slot] += 1
+                own = (worker.id, int(self._starts[slot]))
+            self._stream = here, seeded(int(self.seed or 0), own_rank, *own)
         return self._stream[1]
 
-    def _out(self, k: int, x: Tensor) -> Tensor | None:
-        if not self.reuse_buffer:
-            return None
+    def _out(self, k: int, x: Tensor) -> Tensor:
         if get_worker_info() is not None:
             raise ValueError("reuse_buffer cannot be used in data-loader workers, which keep several batches at once")
         like = (k, x.shape, x.dtype, x.device, memory_format(x))
         if self._buffer is None or self._buffer[0] != like:
-            self._buffer = like, rows_like(x, k)
+            with torch.inference_mode(False):  # a buffer made in inference mode could not be used in training
+                self._buffer = like, rows_like(x, k)
         return self._buffer[1]

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
-from .checks import check_batch, check_finite, check_labels
+from .checks import check_batch, check_finite, check_labels, check_share, readable
 from .hooks import check_layers, hidden_forward
 from .methods.base import Method, check_method
 from .plan import PairPlan
+from .target import soft_target
 
 Output = str | int | Callable[[Any], Tensor]
 
@@ -23,15 +25,19 @@ def mixed_logits(
     smoothing: float = 0.0,
     output: Output | None = None,
     generator: Generator | None = None,
+    **given: Any,
 ) -> tuple[Tensor, Tensor]:
     """``logits [K·B, C]`` of the mixed batch and their ``target [K·B, C]``: the same call for every method.
 
     ``y`` may be class indices ``[B]`` (``num_classes`` is taken from the logits if not given), probabilities or multi-hot rows
     ``[B, C]``, or real-valued targets. ``smoothing`` smooths the labels. ``output`` says where a model that returns more than
-    one tensor keeps its logits: a key, a position or a function; ``"logits"`` in a mapping is found without it.
+    one tensor keeps its logits: a key, a position or a function; ``"logits"`` in a mapping is found without it. Any further
+    keyword goes to ``method.plan``, which knows its own (``partner``, ``lam``, what a method needs) and refuses others.
+
+    Labels are checked before anything is drawn or run; whether an index is too large only if ``num_classes`` is given.
     """
-    _check(model, method, x, y)
-    plan = method.plan(x, generator=generator)
+    y = _checked(model, method, x, y, num_classes, smoothing)
+    plan = method.plan(x, generator=generator, **given)
     return _logits_and_target(model, plan, x, y, num_classes, smoothing, output)
 
 
@@ -58,6 +64,7 @@ def mixed_chunks(
     smoothing: float = 0.0,
     output: Output | None = None,
     generator: Generator | None = None,
+    **given: Any,
 ) -> Iterator[tuple[Tensor, Tensor, float]]:
     """K at constant memory: ``logits, target, weight`` for ``steps`` interpolations at a time; the weights sum to 1.
 
@@ -65,8 +72,8 @@ def mixed_chunks(
     statistics see ``steps``·B rows at a time and update K/``steps`` times, so with batch norm the result differs from one
     pass; and layers before a hidden mixing layer run once per chunk.
     """
-    _check(model, method, x, y)
-    plan = method.plan(x, generator=generator)
+    y = _checked(model, method, x, y, num_classes, smoothing)
+    plan = method.plan(x, generator=generator, **given)
     for part in plan.split(steps):
         yield *_logits_and_target(model, part, x, y, num_classes, smoothing, output), part.k / plan.k
 
@@ -80,7 +87,7 @@ def _logits_and_target(
     smoothing: float,
     output: Output | None,
 ) -> tuple[Tensor, Tensor]:
-    if num_classes is None and y.ndim == 1 and not y.is_floating_point():
+    if num_classes is None and _are_indices(y):
         logits = mixed_forward(model, plan, x, output=output)
         if logits.ndim != 2 or logits.shape[1] < 2:
             raise ValueError(
@@ -88,7 +95,7 @@ def _logits_and_target(
                 "pass y.float() for real values, y.float().unsqueeze(1) for one logit"
             )
         return logits, plan.mix_target(y, logits.shape[1], smoothing)
-    target = plan.mix_target(y, num_classes, smoothing)  # first, so that a bad label leaves the model untouched
+    target = plan.mix_target(y)
     logits = mixed_forward(model, plan, x, output=output)
     if logits.shape != target.shape:
         raise ValueError(
@@ -98,12 +105,26 @@ def _logits_and_target(
     return logits, target
 
 
-def _check(model: nn.Module, method: Method, x: Tensor, y: Tensor) -> None:
+def _checked(model: nn.Module, method: Method, x: Tensor, y: Tensor, num_classes: int | None, smoothing: float) -> Tensor:
+    """``y`` as a target that can be mixed, or as class indices if their number is not known before the model has run.
+
+    Everything that can be wrong is found here, before a draw is made or the model runs.
+    """
     check_method(method)
     check_batch(x, method.mixes_at)
     check_labels(y, x)
+    check_share("smoothing", smoothing)
     check_finite(x)
     check_layers(model, method.mixes_at)
+    if num_classes is not None or not _are_indices(y):
+        return soft_target(y, num_classes, smoothing)
+    if y.dtype != torch.bool and readable(y) and int(y.min()) < 0:
+        raise ValueError(f"class indices must be at least 0, got {int(y.min())}")
+    return y
+
+
+def _are_indices(y: Tensor) -> bool:
+    return y.ndim == 1 and not y.is_floating_point()
 
 
 def _tensor(result: Any, output: Output | None) -> Tensor:

@@ -1,6 +1,6 @@
 """Where draws come from when the caller hands in no generator.
 
-The library never reads or moves torch's global random state. Without ``generator=`` it keeps one private stream per process,
+The library never moves torch's global random state. Without ``generator=`` it keeps one private stream per process,
 seeded from ``torch.initial_seed()`` (so ``torch.manual_seed`` before the first draw makes a run repeatable) and the
 distributed rank (so that ranks seeded alike still draw differently). Data-loader workers have an initial seed of their own.
 """
@@ -33,9 +33,12 @@ def seeded(*parts: int) -> torch.Generator:
 
 
 def rank() -> int:
-    """This process's distributed rank, 0 outside a process group."""
+    """This process's distributed rank: that of its group, or what torchrun says (spawned workers have no group), or 0."""
     distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    said = os.environ.get("RANK", "0")
+    return int(said) if said.isdecimal() else 0
 
 
 def _process_stream() -> torch.Generator:

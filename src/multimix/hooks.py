@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from threading import get_ident
+from collections.abc import Callable, Sequence
+from threading import Lock, get_ident
 from traceback import walk_stack
 from typing import Any
 
@@ -22,6 +22,7 @@ class Hooks:
 
     def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
         self.plan: PairPlan | None = None
+        self.mixed: Callable[[PairPlan, Any, int, str], Any] = mixed_output
         self.batch = self.fired = self.thread = 0
         self.layers = tuple(layers)
         modules = [named_layer(model, name) for name in layers]
@@ -69,15 +70,26 @@ class MixPoints(Hooks):
             raise ValueError("MixPoints must be made before torch.compile, which does not see hooks that come later")
         if isinstance(layers, str):
             raise ValueError(f"layers must be a tuple of layer names, such as ('layer1', 'layer2'), got {layers!r}")
+        if core in _installed:
+            raise ValueError(f"the model has MixPoints at {', '.join(_installed[core].layers)} already: remove them first")
         super().__init__(core, [name for name in layers if name is not None])
-        self._core = core
+        # Mixing itself stays out of the compiled graphs: for some layers torch 2.13's inductor fuses the backward pass of the
+        # gather with its reader, and the gradients of the layers before come out wrong, without an error.
+        self.mixed = torch.compiler.disable(mixed_output)  # type: ignore[no-untyped-call]
+        self._core = weakref.ref(core)
+        self._lock = Lock()
         _installed[core] = self
+
+    def forward(self, model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+        with self._lock:  # one slot for the plan, so one mixed pass at a time
+            return super().forward(model, plan, x)
 
     def remove(self) -> None:
         """Take the hooks off again."""
         super().remove()
-        if _installed.get(self._core) is self:
-            del _installed[self._core]
+        core = self._core()
+        if core is not None and _installed.get(core) is self:
+            del _installed[core]
 
     def __enter__(self) -> MixPoints:
         return self
@@ -110,7 +122,7 @@ class _Hook:
                 f"layer {self.name!r} lies inside a gradient checkpoint and would run unmixed when recomputed: "
                 "mix at a layer outside it, or switch checkpointing off"
             )
-        return mixed_output(points.plan, result, points.batch, self.name)
+        return points.mixed(points.plan, result, points.batch, self.name)
 
 
 def mixed_output(plan: PairPlan, result: Any, batch: int, name: str) -> Any:
@@ -158,12 +170,14 @@ def check_layers(model: nn.Module, layers: tuple[str | None, ...]) -> None:
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
     """The submodule called ``name``; if there is none, the message lists what exists."""
-    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
-    if name not in modules or name == "":
-        names = [known for known in modules if known]
-        shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
-        raise ValueError(f"no layer {name!r}{nearest(name, names)}; the model has {shown or 'no named layers'}")
-    return modules[name]
+    try:
+        if name:
+            return model.get_submodule(name)
+    except AttributeError:
+        pass  # the sentence below says what there is instead
+    names = [known for known, _ in model.named_modules(remove_duplicate=False) if known]
+    shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+    raise ValueError(f"no layer {name!r}{nearest(name, names)}; the model has {shown or 'no named layers'}")
 
 
 def unwrapped(model: nn.Module) -> tuple[nn.Module, bool]:

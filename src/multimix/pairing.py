@@ -15,10 +15,10 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
     if batch < 1:
         raise ValueError(f"a batch must hold at least 1 sample, got {batch}")
     generator = resolved(generator)
-    partner = torch.randperm(batch, generator=generator)
+    partner = torch.randperm(batch, generator=generator, device="cpu")
     # Rejection keeps the law uniform; about e = 2.7 tries on average.
-    while derange and batch > 1 and bool((partner == torch.arange(batch)).any()):
-        partner = torch.randperm(batch, generator=generator)
+    while derange and batch > 1 and bool((partner == torch.arange(batch, device="cpu")).any()):
+        partner = torch.randperm(batch, generator=generator, device="cpu")
     return partner
 
 

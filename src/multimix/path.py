@@ -26,9 +26,9 @@ def sample_path(k: int, alpha: float, *, rows: int = 1, sampler: Sampler = "iid"
     """
     check_path_options(k, alpha, sampler)
     if alpha == 0:
-        return torch.zeros(k, rows, dtype=torch.float64)
+        return torch.zeros(k, rows, dtype=torch.float64, device="cpu")
     if sampler == "grid":
-        return (torch.arange(1, k + 1, dtype=torch.float64) / (k + 1)).unsqueeze(1).expand(k, rows)
+        return (torch.arange(1, k + 1, dtype=torch.float64, device="cpu") / (k + 1)).unsqueeze(1).expand(k, rows)
     generator = resolved(generator)
     if sampler == "iid":
         log_odds = _log_odds((k, rows), alpha, generator)
@@ -67,8 +67,9 @@ def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator) -> Ten
 
     Gamma(α) = Gamma(α + 1) · U^(1/α), taken in logs, so that nothing underflows however small α is.
     """
-    gamma = torch._standard_gamma(torch.full((2, *shape), alpha + 1.0, dtype=torch.float64), generator=generator)
-    uniform = torch.rand((2, *shape), dtype=torch.float64, generator=generator)
+    shapes = torch.full((2, *shape), alpha + 1.0, dtype=torch.float64, device="cpu")
+    gamma = torch._standard_gamma(shapes, generator=generator)
+    uniform = torch.rand((2, *shape), dtype=torch.float64, generator=generator, device="cpu")
     log_gamma = gamma.log() + torch.log1p(-uniform) / alpha
     return log_gamma[0] - log_gamma[1]
 
@@ -79,19 +80,24 @@ def _stratified_log_odds(k: int, rows: int, alpha: float, generator: Generator) 
     Which stratum a draw falls into says nothing about where in it, so keeping the first few of each is exact and needs the
     quantile function at the K − 1 edges only.
     """
-    edges = torch.tensor([stratum_edge(j, k, alpha) for j in range(1, k)], dtype=torch.float64)
-    drawn = torch.empty(0, dtype=torch.float64)
-    stratum = torch.empty(0, dtype=torch.int64)
-    count = torch.zeros(k, dtype=torch.int64)
+    edges = torch.tensor(_stratum_edges(k, alpha), dtype=torch.float64, device="cpu")
+    drawn = torch.empty(0, dtype=torch.float64, device="cpu")
+    stratum = torch.empty(0, dtype=torch.int64, device="cpu")
+    count = torch.zeros(k, dtype=torch.int64, device="cpu")
     while int(count.min()) < rows:
         drawn = torch.cat([drawn, _log_odds((2 * k * rows + 8,), alpha, generator)])
         stratum = torch.bucketize(drawn, edges, right=True)
         count = torch.bincount(stratum, minlength=k)
     first = (count.cumsum(0) - count).unsqueeze(1)
-    return drawn[stratum.argsort(stable=True)[first + torch.arange(rows)]]
+    return drawn[stratum.argsort(stable=True)[first + torch.arange(rows, device="cpu")]]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
+def _stratum_edges(k: int, alpha: float) -> tuple[float, ...]:
+    below = [stratum_edge(j, k, alpha) for j in range(1, (k + 1) // 2)]
+    return (*below, *([0.0] if k % 2 == 0 else []), *(-edge for edge in reversed(below)))
+
+
 def stratum_edge(j: int, k: int, alpha: float) -> float:
     """The log-odds below which a Beta(α, α) variable falls with probability j/K."""
     if 2 * j == k:

@@ -71,6 +71,8 @@ class PairPlan(ABC):
         self._check_device("y", target)
         if self.has_places and target.ndim > 2:
             # A target with places of its own, such as a segmentation map, goes where its pixels go.
+            if target.shape[2:] != self.size:
+                raise ValueError(f"y with places must be [B, C, {str(list(self.size))[1:-1]}] like x, got {list(target.shape)}")
             return self.mix(target)
         lam = self.lam
         return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))

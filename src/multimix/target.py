@@ -9,7 +9,7 @@ from .checks import check_share, readable
 
 
 def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
-    """A float copy of ``y`` that can be mixed.
+    """``y`` as floating-point rows that can be mixed.
 
     Class indices ``[B]`` become one-hot rows ``[B, num_classes]``; probabilities and multi-hot rows ``[B, C]`` and real-valued
     targets of any shape pass as they are. Integers are class indices if they have one axis, and must be 0 or 1 if they have

@@ -91,9 +91,12 @@ def test_boxes_of_one_place_are_everywhere_equally_often(grid):
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("grid", GRIDS)
-def test_no_border_is_favoured(fit, grid):
+@pytest.mark.parametrize("side", [16, 18])
+def test_no_border_is_favoured(fit, grid, side):
     """A place is covered as often as its mirror image; clipped edges are rounded down, so there the mirror is one place off."""
-    n, side = 40_000, 18
+    if (fit, grid, side) == ("shift", "integer", 16):
+        pytest.skip("a box of even side around a whole centre cannot lie in the middle")
+    n = 40_000
     lam = torch.full((1, n), 0.25, dtype=torch.float64)
     low, high = centered_boxes(lam, random_center(n, (side, side), grid, seeded(6)), (side, side), fit, grid)
     cover = inside(low[0], high[0], torch.Size((side, side)))[:, 0].double().mean(0)

@@ -117,3 +117,36 @@ def test_per_pair_paths_differ_by_pair_and_shared_ones_do_not():
         own = mm.InputMixup(k=3, sampler=sampler, per_pair=True).plan(x, generator=seeded(9)).lam
         assert (shared == shared[:, :1]).all()
         assert len(own[0].unique()) == 16
+
+
+def test_fmix_softness_is_the_width_asked_for():
+    x = torch.zeros(1, 1, 20, 20)
+    for softness in (0.1, 0.25):
+        mask = mm.FMix(softness=softness).plan(x, lam=[0.5], generator=seeded(10)).mask
+        between = int(((mask > 0) & (mask < 1)).sum())
+        assert between == pytest.approx(2 * softness * 400, abs=1)
+
+
+def test_fmix_survives_any_decay():
+    x = torch.zeros(1, 1, 64, 64)
+    masks = [mm.FMix(decay=40.0).plan(x, lam=[0.5], generator=seeded(s)).mask for s in (1, 2)]
+    assert not torch.equal(*masks)
+    assert float(masks[0].mean()) == 0.5
+
+
+def test_one_of_leaves_no_gap_below_1(monkeypatch):
+    """Ten probabilities of 0.1 sum to a little less than 1 in floating point; the largest draw must still find a method."""
+    method = mm.OneOf(tuple(mm.InputMixup() for _ in range(10)), (0.1,) * 10)
+    assert sum((0.1,) * 10) < 1
+    monkeypatch.setattr(torch, "rand", lambda *args, **options: torch.tensor(math.nextafter(1.0, 0.0), dtype=torch.float64))
+    assert method.choose(generator=seeded(0)) is not None
+
+
+@pytest.mark.parametrize("device", ["meta"])
+def test_a_default_device_does_not_matter(device):
+    x = torch.randn(4, 2, 6, 5)
+    for method in (mm.InputMixup(k=2, sampler="stratified"), mm.CutMix(k=2), mm.FMix(k=2), mm.Cutout(k=2), mm.NoMix()):
+        plain = method.plan(x, generator=seeded(1)).mix(x)
+        with torch.device(device):
+            plan = method.plan(x, generator=torch.Generator(device="cpu").manual_seed(1))
+        assert torch.equal(plan.mix(x), plain)

@@ -10,7 +10,7 @@ Spectrum = Literal["full", "reference"]
 
 
 def grey_field(rows: int, size: tuple[int, ...], decay: float, spectrum: Spectrum, generator: Generator) -> Tensor:
-    """``[rows, *size]`` in float32: Gaussian Fourier coefficients times max(f, 1/longest side)^−decay, transformed back.
+    """``[rows, *size]`` in float32: Gaussian Fourier coefficients times max(f · longest side, 1)^−decay, transformed back.
 
     f is the radial frequency in cycles per place. ``full`` has the whole spectrum, as the FMix paper describes.
     ``reference`` reproduces a defect of its published code (2-D only): two rows of the spectrum are taken for the real and the
@@ -32,10 +32,11 @@ def grey_field(rows: int, size: tuple[int, ...], decay: float, spectrum: Spectru
 
 @lru_cache(maxsize=64)
 def _falloff(size: tuple[int, ...], decay: float) -> Tensor:
-    """max(f, 1/longest side)^−decay for every coefficient of a real transform."""
+    """max(f · longest side, 1)^−decay for every coefficient of a real transform."""
     squares = torch.zeros((), dtype=torch.float32)
     for axis, side in enumerate(size):
         last = axis == len(size) - 1
         frequency = (torch.fft.rfftfreq if last else torch.fft.fftfreq)(side, dtype=torch.float32)
         squares = squares + frequency.square().reshape(-1, *[1] * (len(size) - axis - 1))
-    return squares.sqrt().clamp(min=1 / max(size)) ** -decay
+    # In units of the lowest frequency: ranks do not change, and no power overflows.
+    return (squares.sqrt() * max(size)).clamp(min=1) ** -decay

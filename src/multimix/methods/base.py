@@ -46,6 +46,9 @@ class Method(ABC):
         for name in given:
             if name not in self.accepts:
                 raise TypeError(f"{type(self).__name__}.plan takes no {name!r}; it takes {', '.join(self.accepts) or 'x only'}")
+        if torch.get_default_device().type != "cpu":
+            with torch.device("cpu"):  # where all draws are made, whatever torch.set_default_device says
+                return self.plan(x, generator=generator, **given)
         generator = resolved(generator)
         chosen = self.choose(generator=generator)
         if chosen is None:

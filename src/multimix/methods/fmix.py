@@ -1,5 +1,6 @@
 """FMix (Harris et al., 2020): K nested thresholds of one random grey field."""
 
+import math
 from dataclasses import dataclass
 from typing import get_args
 
@@ -29,8 +30,8 @@ class FMix(PairMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("spectrum", self.spectrum, get_args(Spectrum))
-        if not self.decay >= 0:
-            raise ValueError(f"decay must be at least 0, got {self.decay}")
+        if not 0 <= self.decay < math.inf:
+            raise ValueError(f"decay must be finite and at least 0, got {self.decay}")
         if not 0 <= self.softness <= 0.5:
             raise ValueError(f"softness must lie in 0 … 0.5, got {self.softness}")
 
