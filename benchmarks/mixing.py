@@ -69,8 +69,9 @@ def candidates(batch: int, size: int, k: int) -> dict[str, Callable[[], object]]
     own_boxes = mm.CutMix(k=k, per_pair=True)
     found["cutmix per pair, reused"] = lambda: own_boxes.plan(x, generator=generator).mix(x, out=out)
     for name in ("mixup", "cutmix"):
-        mixer = mm.Mix(mm.create(name, k=k), 100, reuse_buffer=True)
-        found[f"Mix({name}) with targets and check, reused"] = lambda m=mixer: m(x, y)
+        for check in (False, True):
+            mixer = mm.Mix(mm.create(name, k=k), 100, reuse_buffer=True, check=check)
+            found[f"Mix({name}): targets{' and check' if check else ''}, reused"] = lambda m=mixer: m(x, y)
     return {**found, **timm_candidates(x, y, k)}
 
 

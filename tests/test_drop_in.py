@@ -135,10 +135,12 @@ def test_the_switch_reaches_persistent_workers(start):
 
 
 @pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
-def test_workers_draw_differently(seed):
+def test_workers_draw_differently(seed, start):
     mix = mm.Mix(mm.InputMixup(k=1, derange=True), num_classes=64, seed=seed)
-    lams = [round(float(target.max()), 6) for _, target in loader(mix, mix.method, persistent=False)]
+    mix(torch.zeros(2, 1), torch.tensor([0, 1]))  # a stream of the main process must not go to the workers
+    lams = [round(float(target.max()), 6) for _, target in loader(mix, mix.method, persistent=False, start=start)]
     assert len(set(lams)) == len(lams) == 8
 
 
@@ -222,5 +224,6 @@ def test_a_buffer_made_in_inference_mode_serves_training():
 
 def test_mix_can_be_pickled():
     mix = mm.Mix(mm.CutMix(k=2), 6, seed=3)
-    twin = pickle.loads(pickle.dumps(mix))
-    assert torch.equal(mix(X, Y)[0], twin(X, Y)[0])
+    for _ in range(2):  # before and after its first draw
+        twin = pickle.loads(pickle.dumps(mix))
+        assert torch.equal(mix(X, Y)[0], twin(X, Y)[0])

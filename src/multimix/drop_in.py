@@ -16,6 +16,7 @@ from .plan import UnmixedPlan
 from .target import soft_target
 
 MOST_WORKERS = 4096
+MAIN = -1
 
 
 class Mix:
@@ -59,7 +60,7 @@ class Mix:
         self._switch = torch.ones((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
         # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
         self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._stream: tuple[tuple[int, int], torch.Generator] | None = None
+        self._stream: tuple[tuple[int, int, int], torch.Generator] | None = None  # of a process, a rank, a worker
         self._rank = 0
 
     @property
@@ -115,7 +116,7 @@ class Mix:
         self._switch.share_memory_()  # nothing happens if it is shared already
         self._starts.share_memory_()
         if self._stream is not None:
-            self._stream = ((os.getpid(), self._stream[0][1]), self._stream[1])
+            self._stream = ((os.getpid(), *self._stream[0][1:]), self._stream[1])
 
     def _here(self) -> bool:
         return self._stream is not None and self._stream[0][0] == os.getpid()
@@ -124,10 +125,10 @@ class Mix:
         worker, own_rank = get_worker_info(), rank() or self._rank
         if self.seed is None and worker is None:
             return resolved(None)
-        here = (os.getpid(), own_rank)
+        here = (os.getpid(), own_rank, MAIN if worker is None else worker.id)
         if self._stream is None or self._stream[0] != here:
             if worker is None:
-                own = (-1, 0)
+                own = (MAIN, 0)
             elif self.seed is None:
                 own = (worker.id, worker.seed)
             else:
