@@ -108,18 +108,22 @@ class Mix:
         self._starts.copy_(state["starts"])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker cannot ask for its rank; buffers and streams belong to this process.
-        return {**self.__dict__, "_rank": rank(), "_buffer": None, "_stream": self._stream if self._here() else None}
+        stream = None
+        if self._stream is not None and self._stream[0][0] == os.getpid():
+            # As a list, because torch's pickler for other processes trips over a generator.
+            stream = self._stream[0][1:], self._stream[1].get_state().tolist()
+        # A spawned worker cannot ask for its rank, so it is told.
+        return {**self.__dict__, "_rank": rank(), "_buffer": None, "_stream": stream}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        stream = state.pop("_stream")
+        self.__dict__.update(state, _stream=None)
         self._switch.share_memory_()  # nothing happens if it is shared already
         self._starts.share_memory_()
-        if self._stream is not None:
-            self._stream = ((os.getpid(), *self._stream[0][1:]), self._stream[1])
-
-    def _here(self) -> bool:
-        return self._stream is not None and self._stream[0][0] == os.getpid()
+        if stream is not None:
+            generator = torch.Generator()
+            generator.set_state(torch.tensor(stream[1], dtype=torch.uint8))
+            self._stream = (os.getpid(), *stream[0]), generator
 
     def _generator(self) -> torch.Generator:
         worker, own_rank = get_worker_info(), rank() or self._rank
