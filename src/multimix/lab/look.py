@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from ..methods import METHODS, Cutout, Method, NoMix, PairMethod, create
+from ..methods import METHODS, Cutout, Method, NoMix, PairMethod, create, required_options
 from ..path import sample_path
 from .look_page import Card, page
 from .pictures import read_picture, to_image
@@ -171,15 +171,14 @@ def _png(sheet: Figure) -> bytes:
 
 def _obstacle(kind: type[Method]) -> str | None:
     """Why methods of this kind cannot be shown on two pictures; None if they can."""
-    options = fields(kind)  # type: ignore[arg-type]  # every registered method is a dataclass
-    required = [option.name for option in options if option.default is MISSING and option.default_factory is MISSING]
+    required = required_options(kind)
     if issubclass(kind, NoMix):
         return MIXES_NOTHING
     if "layers" in required:
         return MIXES_HIDDEN
     if required:
         return f"it has no default for {', '.join(required)}"
-    if not issubclass(kind, PairMethod) and "k" not in (option.name for option in options):
+    if not issubclass(kind, PairMethod) and "k" not in (option.name for option in fields(kind)):  # type: ignore[arg-type]
         return "it makes no steps"
     method = kind()
     if any(layer is not None for layer in method.mixes_at):

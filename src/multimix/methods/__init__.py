@@ -35,6 +35,7 @@ __all__ = [
     "PairMethod",
     "PathMethod",
     "create",
+    "required_options",
 ]
 
 
@@ -47,12 +48,17 @@ def create(name: str, **options: Any) -> Method:
     known = {key: method for method in METHODS for key in (method.name, *method.aliases)}
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(m.name for m in METHODS)}")
-    options_of = fields(known[name])  # type: ignore[arg-type]  # every registered method is a dataclass
-    accepted = [option.name for option in options_of]
+    accepted = [option.name for option in fields(known[name])]  # type: ignore[arg-type]  # every registered method is a dataclass
     for given in options:
         if given not in accepted:
             raise ValueError(f"{name} has no option {given!r}{nearest(given, accepted)}; it has {', '.join(accepted)}")
-    for option in options_of:
-        if option.name not in options and option.default is MISSING and option.default_factory is MISSING:
-            raise ValueError(f"{name} needs {option.name}=")
+    for missing in required_options(known[name]):
+        if missing not in options:
+            raise ValueError(f"{name} needs {missing}=")
     return known[name](**options)
+
+
+def required_options(kind: type[Method]) -> list[str]:
+    """The options of a method that have no default."""
+    options = fields(kind)  # type: ignore[arg-type]  # every registered method is a dataclass
+    return [option.name for option in options if option.default is MISSING and option.default_factory is MISSING]

@@ -1,7 +1,7 @@
 """What is compared: every registered method at every K, no mixing, and no mixing with smoothed labels."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ... import methods as registry
@@ -77,11 +77,7 @@ def _kind(name: str) -> type[Method]:
 def _obstacle(kind: type[Method]) -> str | None:
     """Why methods of this kind cannot be trained here; None if they can."""
     given = OPTIONS.get(kind.name, {})
-    missing = [
-        option.name
-        for option in fields(kind)  # type: ignore[arg-type]  # every registered method is a dataclass
-        if option.default is MISSING and option.default_factory is MISSING and option.name not in given
-    ]
+    missing = [option for option in registry.required_options(kind) if option not in given]
     if missing:
         return f"it has no default for {', '.join(missing)}"
     needs = kind(**given).needs
