@@ -61,7 +61,7 @@ def test_look_brings_two_pictures_along(files, monkeypatch, capsys):
 def test_demo_trains_and_says_what_to_open(files):
     done = run(files, "demo", "--quick", "--seeds", "1", "--out", "shown")
     assert done.returncode == 0, done.stderr
-    assert "Open shown/spiral.html" in done.stdout.replace("\\", "/")
+    assert "Open shown/spiral-quick.html" in done.stdout.replace("\\", "/")
     assert "multi-mix" in done.stdout
     again = run(files, "demo", "--quick", "--seeds", "1", "--rebuild", "--out", "shown")
     assert again.returncode == 0
@@ -138,7 +138,7 @@ def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr("multimix.lab.look.look", interrupted)
     assert cli.main(["look"]) == 130
-    assert capsys.readouterr().err == "stopped\n"
+    assert capsys.readouterr().err == "stopped; what is finished is kept, and the same command goes on from there\n"
 
 
 def test_the_version(capsys):

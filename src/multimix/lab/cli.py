@@ -108,7 +108,10 @@ def look(
 
 def digits(
     *,
-    seeds: Annotated[int, tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.")] = 5,
+    seeds: Annotated[
+        int | None,
+        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
+    ] = None,
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
     methods: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="NAME …", help=f"Which of {SHOWN}.", help_behavior_hint="(default: all)")
@@ -177,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return _refused(str(error))
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        print("stopped; what is finished is kept, and the same command goes on from there", file=sys.stderr)
         return 130
     return 0
 

@@ -127,3 +127,17 @@ def test_an_unresolved_v_lam_leaves_the_crossover_open():
 def test_sizes_must_be_whole(k, batch, sentence):
     with pytest.raises(ValueError, match=sentence):
         multimix_variance(Components(1.0, 1.0, 1.0), k=k, batch=batch)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_interval_of_the_crossover_is_one_whatever_the_estimates(seed):
+    """Uncertain, correlated and even negative estimates: the interval contains the value, and nothing lies below 0."""
+    random = np.random.default_rng(seed)
+    half = random.normal(size=(3, 3)) * random.choice([0.1, 1.0, 5.0])
+    pairs, lam = random.normal(1, 2, size=2)
+    found = crossover(Components(9.0, pairs, lam, tuple(map(tuple, half @ half.T))))
+    assert 0 <= found.low <= found.value <= found.high
+
+
+def test_exact_parts_have_a_point_for_an_interval():
+    assert crossover(Components(31.0, 17.0, 0.25)) == (68.0, 68.0, 68.0)

@@ -16,7 +16,7 @@ from .figures import cost_figure, strip_figure
 from .page import page, terminal_table
 from .train import Outcome, Settings, outcome
 
-QUICK_SEEDS, QUICK_STEPS = 2, 40
+SEEDS, QUICK_SEEDS, QUICK_STEPS = 5, 2, 40
 
 
 class Run(NamedTuple):
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
 def digits(
     *,
-    seeds: int = 5,
+    seeds: int | None = None,
     ks: tuple[int, ...] = (1, 5),
     methods: tuple[str, ...] = (),
     quick: bool = False,
@@ -44,10 +44,11 @@ def digits(
     and not trained again, so a study that was stopped goes on and one with more seeds adds to it. ``quick`` takes two seeds and
     few steps, for a first look only, and writes ``digits-quick.*``. ``rebuild`` trains nothing and writes up what is there.
     """
+    seeds = (QUICK_SEEDS if quick else SEEDS) if seeds is None else seeds
     _check(seeds, ks)
     settings = settings or Settings()
     if quick:
-        seeds, settings = min(seeds, QUICK_SEEDS), replace(settings, steps=min(settings.steps, QUICK_STEPS))
+        settings = replace(settings, steps=min(settings.steps, QUICK_STEPS))
     chosen = arms(methods, sorted(set(ks)), settings.smoothing, note)
     store = Store(out, "digits", settings, note)
     # Seed by seed, so that a study that was stopped is still a fair comparison, and a busy machine slows all arms alike.

@@ -40,6 +40,7 @@ def demo(
         with bar() if progress is None else nullcontext(progress) as told:
             result = run(settings, seeds=range(count), out=out, note=note, progress=told)
     with one_thread():
-        written = write(result, out)
+        # A short run must not take the place of a full report.
+        written = write(result, out, "spiral-quick" if quick else "spiral")
     (Console() if console is None else console).print(summary(result))
     return written

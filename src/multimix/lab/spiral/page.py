@@ -36,23 +36,23 @@ class Written(NamedTuple):
     numbers: Path
 
 
-def write(result: SpiralResult, out: str | Path) -> Written:
-    """``spiral.html``, three PNGs and ``spiral.json`` in the folder ``out``."""
+def write(result: SpiralResult, out: str | Path, stem: str = "spiral") -> Written:
+    """``spiral.html``, three PNGs and ``spiral.json`` in the folder ``out``, or the same under another ``stem``."""
     out = Path(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         accuracy = report.png(accuracy_figure(result))
         pictures = {
-            "spiral-data.png": report.png(data_figure(result.settings, result.seeds[0])),
-            "spiral-boundaries.png": report.png(boundary_figure(result)),
-            "spiral-accuracy.png": accuracy,
+            f"{stem}-data.png": report.png(data_figure(result.settings, result.seeds[0])),
+            f"{stem}-boundaries.png": report.png(boundary_figure(result)),
+            f"{stem}-accuracy.png": accuracy,
         }
-        content = {"spiral.html": page(result, accuracy).encode(), "spiral.json": numbers(result), **pictures}
+        content = {f"{stem}.html": page(result, accuracy).encode(), f"{stem}.json": numbers(result), **pictures}
         for name, data in content.items():
             write_atomically(out / name, data)
     except OSError as error:
         raise OSError(f"cannot write into {str(out)!r}: {error.strerror}") from error
-    return Written(out / "spiral.html", tuple(out / name for name in pictures), out / "spiral.json")
+    return Written(out / f"{stem}.html", tuple(out / name for name in pictures), out / f"{stem}.json")
 
 
 def page(result: SpiralResult, accuracy: bytes) -> str:

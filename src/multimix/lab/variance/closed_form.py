@@ -77,16 +77,20 @@ def crossover(parts: Components) -> Range:
     """
     (_, pairs, lam), shared = parts.estimates, parts.covariance[1][2]
     if lam.value <= 0:
-        return Range(math.inf, pairs.low / lam.high if lam.high > 0 else math.inf, math.inf)
-    value = pairs.value / lam.value
+        return Range(math.inf, max(pairs.low, 0.0) / lam.high if lam.high > 0 else math.inf, math.inf)
+    value = max(pairs.value, 0.0) / lam.value
+    if pairs.half == 0 and lam.half == 0:
+        return Range(value, value, value)
     # Every B with (V_pairs − B V_λ)² ≤ Z² Var[V_pairs − B V_λ]: between the roots of a B² − 2 b B + c.
     a = lam.value**2 - lam.half**2
     b = pairs.value * lam.value - Z**2 * shared
     c = pairs.value**2 - pairs.half**2
-    root = math.sqrt(max(b * b - a * c, 0.0))
+    if b * b < a * c or (a <= 0 and c <= 0):
+        return Range(value, 0.0, math.inf)  # neither part differs from 0 clearly enough: any B fits
+    root = math.sqrt(b * b - a * c)
     if a <= 0:
-        return Range(value, max(c / (b + root), 0.0), math.inf)
-    return Range(value, max((b - root) / a, 0.0), (b + root) / a)
+        return Range(value, min(max(c / (b + root), 0.0), value), math.inf)
+    return Range(value, max((b - root) / a, 0.0), max((b + root) / a, value))
 
 
 def check_size(name: str, value: int) -> int:
