@@ -170,11 +170,11 @@ def check_layers(model: nn.Module, layers: tuple[str | None, ...]) -> None:
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
     """The submodule called ``name``; if there is none, the message lists what exists."""
-    try:
-        if name:
-            return model.get_submodule(name)
-    except AttributeError:
-        pass  # the sentence below says what there is instead
+    layer: object = model if name else None
+    for part in name.split("."):
+        layer = getattr(layer, part, None)
+    if isinstance(layer, nn.Module):
+        return layer
     names = [known for known, _ in model.named_modules(remove_duplicate=False) if known]
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     raise ValueError(f"no layer {name!r}{nearest(name, names)}; the model has {shown or 'no named layers'}")

@@ -1,5 +1,7 @@
 """The law of FMix's grey field. Statistical tests have fixed seeds; chance of failure at most 1e-3 each."""
 
+import math
+
 import pytest
 import torch
 from scipy import stats
@@ -45,6 +47,24 @@ def test_reference_spectrum_has_two_columns_only():
     assert float(energy[:, [1, 31]].sum()) / total > 0.5
     full = power((32, 32), "full", 200).mean(0)
     assert float(full[:, 2:31].sum() / full[2:31].sum()) == pytest.approx(1, rel=0.2)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 9), (4, 12)], ids=str)
+def test_reference_spectrum_equals_its_direct_sum(size):
+    """Rows 0 and 1 of the spectrum as real and imaginary parts, its columns as vertical frequencies, two horizontal ones."""
+    height, width = size
+    bins = min(width // 2 + 1, height)
+    part = torch.randn(1, 2, bins, 2, generator=seeded(4)).double()[0]
+    expected = torch.zeros(size, dtype=torch.float64)
+    down, across = torch.arange(height).double()[:, None], torch.arange(width).double()
+    for u in range(bins):
+        scale = [max(math.hypot(row / height, u / width) * max(size), 1) ** -3 for row in (0, 1)]
+        for v in (0, 1):
+            phase = 2 * math.pi * (u * down / height + v * across / width)
+            real, imaginary = scale[0] * part[0, u, v], scale[1] * part[1, u, v]
+            expected += (1 + v) * (real * phase.cos() - imaginary * phase.sin()) / (height * width)
+    field = grey_field(1, size, 3.0, "reference", seeded(4))[0].double()
+    torch.testing.assert_close(field, expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
 
 
 def test_higher_decay_is_smoother():
