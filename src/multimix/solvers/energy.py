@@ -1,0 +1,101 @@
+"""The energy of a puzzle-mix mask: what each block costs, what each border costs, and what λ says.
+
+A mask gives every block one of L = d + 1 levels v ∈ {0 … d}; v/d is the partner's share there. The mask minimises
+
+    E(v) = Σ_i [ v_i/d · cost_i − η/N · (v_i · logit λ + log C(d, v_i)) ] + Σ_(ij) w_ij |v_i − v_j|^q / d^q
+
+over the grid of N blocks: cost_i is what is lost by showing the partner in block i, w_ij joins neighbours, and the binomial prior
+of λ leaves, apart from a constant, one slope for all blocks and all steps. q is 1, 2 or 4.
+"""
+
+from math import comb, log
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+LabelCost = Literal["l1", "l2", "l4"]
+
+# Costs are rounded to whole multiples of 2^−36, so that optima, ties and their order in λ are exact; sums stay below 2^62.
+SCALE = 2.0**36
+LARGEST = 2.0**62
+EDGE = 1e-7
+
+
+class CutTerms(NamedTuple):
+    """What does not depend on λ, in float64: ``cost [B, rows, columns]`` and weights ``down [B, rows − 1, columns]`` to the block
+    below, ``right [B, rows, columns − 1]`` to the block on the right, all weights at least 0."""
+
+    cost: Tensor
+    down: Tensor
+    right: Tensor
+
+
+class CutProblem(NamedTuple):
+    """The same in whole numbers (int64, CPU, contiguous).
+
+    Raising block i from level p to p + 1 costs ``base[b, p, i] − slope[k, b]``; ``base [B, d, rows, columns]`` ascends in p.
+    Two neighbours D levels apart pay ``down`` or ``right`` times D^q. In terms of levels that is a cut: for every level p that
+    the one has reached and every level p' ≤ p that the other has not, ``bend[p − p']`` times the weight.
+    """
+
+    base: Tensor
+    down: Tensor
+    right: Tensor
+    slope: Tensor
+    bend: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        """d, the number of levels above 0."""
+        return self.base.shape[1]
+
+
+def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: LabelCost) -> CutProblem:
+    """``terms`` with the prior of ``lam [K, 1 or B]`` in whole numbers; base and slope are rounded apart, so that masks nest.
+
+    λ is kept 10⁻⁷ away from 0 and 1, where the slope would be infinite.
+    """
+    d = labels - 1
+    batch, rows, columns = terms.cost.shape
+    power = int(cost[1])
+    weight = eta / (rows * columns) * SCALE
+    lam = lam.to("cpu", torch.float64).clamp(EDGE, 1 - EDGE)
+    prior = torch.tensor([log(comb(d, p + 1)) - log(comb(d, p)) for p in range(d)], dtype=torch.float64, device="cpu")
+    base = (terms.cost.cpu() * (SCALE / d)).unsqueeze(1) - (prior * weight)[:, None, None]
+    down, right = (edge.cpu() * (SCALE / d**power) for edge in (terms.down, terms.right))
+    slope = torch.logit(lam) * weight
+    _check_size(base, slope, down, right, d**power)
+    base, down, right, slope = (torch.round(part).to(torch.int64) for part in (base, down, right, slope))
+    return CutProblem(
+        base.contiguous(),
+        down.clamp(min=0).contiguous(),
+        right.clamp(min=0).contiguous(),
+        slope.expand(-1, batch).contiguous(),
+        tuple((gap + 1) ** power - 2 * gap**power + abs(gap - 1) ** power if gap else 1 for gap in range(d)),
+    )
+
+
+def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
+    """``[K, B]`` int64: the energy of ``levels [K, B, rows, columns]`` in the problem's whole numbers, 0 for a mask of 0."""
+    levels = levels.to(torch.int64)
+    d = problem.steps
+    reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
+    unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)
+    apart = torch.tensor([sum((gap - k) * problem.bend[k] for k in range(gap)) for gap in range(d + 1)], device=levels.device)
+    down = (problem.down * apart[levels.diff(dim=2).abs()]).flatten(2).sum(2)
+    right = (problem.right * apart[levels.diff(dim=3).abs()]).flatten(2).sum(2)
+    return unary + down + right
+
+
+def _check_size(base: Tensor, slope: Tensor, down: Tensor, right: Tensor, steepest: int) -> None:
+    """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
+    blocks = base[0].numel()
+    largest = base.abs().flatten(1).sum(1).max() + blocks * slope.abs().max()
+    for weights in (down, right):
+        largest = largest + 2 * steepest * weights.abs().flatten(1).sum(1).max()
+    if not float(largest) < LARGEST:
+        raise ValueError(
+            f"the mask energy is too large to be solved exactly, got {float(largest) / SCALE:.3g}: "
+            "are x and the saliency finite, and beta and eta of ordinary size?"
+        )
