@@ -26,7 +26,7 @@ class PairPlan(ABC):
     """Who is mixed with whom, and by which K masks.
 
     ``partner [B]`` holds the index of each sample's partner; ``size`` is what follows batch and channels in the input;
-    ``layer`` names the hidden layer to mix at, None the input. Every other tensor of a plan has K as its first axis.
+    ``layer`` names the hidden layer to mix at, None the input. Tensors not named in ``shared`` have K as their first axis.
     """
 
     partner: Tensor
@@ -35,6 +35,9 @@ class PairPlan(ABC):
 
     has_places: ClassVar[bool] = False
     """Whether the mask differs from place to place."""
+
+    shared: ClassVar[tuple[str, ...]] = ("partner",)
+    """Names of the tensors that all K steps share."""
 
     @property
     @abstractmethod
@@ -73,7 +76,7 @@ class PairPlan(ABC):
             # A target with places of its own, such as a segmentation map, goes where its pixels go.
             if target.shape[2:] != self.size:
                 raise ValueError(f"y with places must be [B, C, {str(list(self.size))[1:-1]}] like x, got {list(target.shape)}")
-            return self.mix(target)
+            return self._mix_places(target)
         lam = self.lam
         return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
 
@@ -90,7 +93,7 @@ class PairPlan(ABC):
         kept = range(self.k)[step]
         if len(kept) == 0 or kept.step < 0:
             raise IndexError(f"a plan of {self.k} steps cannot be cut to {step}; the steps left must ascend")
-        return self._each(lambda name, value: value if name == "partner" else value[kept.start : kept.stop : kept.step])
+        return self._each(lambda name, value: value if name in self.shared else value[kept.start : kept.stop : kept.step])
 
     def __len__(self) -> int:
         return self.k
@@ -107,6 +110,10 @@ class PairPlan(ABC):
 
     @abstractmethod
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor: ...
+
+    def _mix_places(self, target: Tensor) -> Tensor:
+        """A target with places, mixed; for plans that do more to inputs than to targets."""
+        return self.mix(target)
 
     def _check(self, z: Tensor, out: Tensor | None) -> None:
         if len(z) != len(self.partner):
