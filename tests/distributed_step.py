@@ -1,4 +1,4 @@
-"""Run by torchrun in test_distributed.py: one DDP step with hidden mixing; every rank writes what it drew and became."""
+"""Run by torchrun in test_distributed.py: DDP steps with hidden mixing and with a clean loss; every rank writes what came out."""
 
 import sys
 
@@ -8,6 +8,28 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import multimix as mm
+from salient import Network, Salient, images, labels
+
+METHOD = Salient(k=3, p=0.7, clean_weight=0.5)
+STEPS = 4
+
+
+def stream(step: int, rank: int) -> torch.Generator:
+    return torch.Generator().manual_seed(10 * step + rank)
+
+
+def clean_steps(model: nn.Module, ranks: list[int]) -> torch.Tensor:
+    """The weights after steps with a clean loss on the batches of ``ranks``, whose gradients are averaged."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for rank in ranks:
+            x, y = images() + rank, labels().roll(rank)
+            if rank == 0:
+                mm.input_saliency(model, x, y)  # on one rank alone: nothing in it may wait for the others
+            (mm.mixed_loss(model, METHOD, x, y, generator=stream(step, rank)) / len(ranks)).backward()
+        optimizer.step()
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
 def main(folder: str) -> None:
@@ -32,6 +54,7 @@ def main(folder: str) -> None:
         "lam": torch.stack(lams),
         "weights": nn.utils.parameters_to_vector(model.parameters()).detach(),
         "target": seeded_target,
+        "clean": clean_steps(DistributedDataParallel(Network(dropout=0)), [dist.get_rank()]),
     }
     torch.save(result, f"{folder}/rank{dist.get_rank()}.pt")
     dist.destroy_process_group()

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import torch
 
+from distributed_step import METHOD, STEPS, clean_steps, stream
+from salient import Network
+
 
 def test_two_ranks(tmp_path):
     script = Path(__file__).with_name("distributed_step.py")
@@ -16,3 +19,9 @@ def test_two_ranks(tmp_path):
     assert not torch.equal(first["lam"], second["lam"])
     assert not torch.equal(first["target"], second["target"]), "a seeded Mix must draw differently per rank, too"
     assert torch.equal(first["weights"], second["weights"])
+    mixed = {tuple(METHOD.choose(generator=stream(step, rank)) is not None for rank in (0, 1)) for step in range(STEPS)}
+    assert mixed >= {(True, True), (True, False)}, "ranks throw their own coins, and make a clean pass or none"
+    assert torch.equal(first["clean"], second["clean"])
+    alone = clean_steps(Network(dropout=0), [0, 1])
+    torch.testing.assert_close(first["clean"], alone, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(alone, clean_steps(Network(dropout=0), [0]), atol=1e-3), "both ranks count"

@@ -145,52 +145,6 @@ def test_small_and_odd_batches(batch):
         torch.testing.assert_close(logits, model(x).expand(5, 4))
 
 
-class Wrapped(nn.Module):
-    """A model that returns more than its logits."""
-
-    def __init__(self, wrap):
-        super().__init__()
-        self.body, self.wrap = network(), wrap
-
-    def forward(self, x):
-        return self.wrap(self.body(x))
-
-
-@pytest.mark.parametrize(
-    ("wrap", "output"),
-    [
-        (lambda z: {"logits": z, "loss": 0}, None),
-        (lambda z: {"scores": z}, "scores"),
-        (lambda z: (z, "more"), 0),
-        (lambda z: [0, z], 1),
-        (lambda z: (z,), lambda result: result[0]),
-    ],
-)
-def test_models_that_return_more_than_a_tensor(wrap, output):
-    x, y = data()
-    model = Wrapped(wrap)
-    for method in (mm.InputMixup(k=2), mm.ManifoldMixup(k=2, layers=("body.act",))):
-        logits, _ = mm.mixed_logits(model, method, x, y, output=output, generator=seeded(6))
-        plain, _ = mm.mixed_logits(Wrapped(lambda z: z), method, x, y, generator=seeded(6))
-        torch.testing.assert_close(logits, plain)
-
-
-@pytest.mark.parametrize(
-    ("wrap", "output", "sentence"),
-    [
-        (lambda z: {"scores": z}, None, "returned a dict with scores; say with output="),
-        (lambda z: (z, z), None, "returned a tuple of 2; say with output="),
-        (lambda z: {"scores": z}, "logit", "a dict with scores, which has no output 'logit'"),
-        (lambda z: z.sum(), None, r"must come out as 12 rows, got shape \[\]"),
-        (lambda z: z[:3], None, r"2 interpolations of 6 samples must come out as 12 rows, got shape \[3, 4\]"),
-    ],
-)
-def test_unclear_outputs_are_one_sentence(wrap, output, sentence):
-    x, y = data()
-    with pytest.raises(ValueError, match=sentence):
-        mm.mixed_logits(Wrapped(wrap), mm.InputMixup(k=2), x, y, output=output)
-
-
 @pytest.mark.parametrize("method", [mm.InputMixup(k=3), mm.CutMix(k=3)])
 def test_real_values_and_multi_hot(method):
     x, _ = data()
@@ -307,18 +261,6 @@ def test_what_is_not_a_method(method):
     x, y = data()
     with pytest.raises(TypeError, match=r"method must be a mixing method such as CutMix\(k=5\), got"):
         mm.mixed_logits(network(), method, x, y)
-
-
-class Result:
-    def __init__(self, logits):
-        self.logits = logits
-
-
-def test_an_attribute_can_be_the_output():
-    x, y = data()
-    assert mm.mixed_logits(Wrapped(Result), mm.InputMixup(k=2), x, y, output="logits")[0].shape == (12, 4)
-    with pytest.raises(ValueError, match="returned a Tensor, which has no output 'logits'"):
-        mm.mixed_logits(network(), mm.InputMixup(k=2), x, y, output="logits")
 
 
 def test_large_sums_are_not_mistaken_for_infinity():

@@ -1,7 +1,7 @@
 """multimix: K ordered interpolations of every pair, for every mixup method and any model."""
 
 from .drop_in import Mix
-from .forward import mixed_chunks, mixed_forward, mixed_logits
+from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import (
@@ -16,13 +16,16 @@ from .methods import (
     OneOf,
     PairMethod,
     PathMethod,
+    PuzzleMix,
     create,
 )
 from .mixing import mix
 from .pairing import random_partner
 from .path import sample_path
 from .plan import PairPlan
+from .saliency import input_saliency
 from .target import smoothed, soft_target
+from .warmup import warmup
 
 __version__ = "0.1.0"
 
@@ -42,16 +45,20 @@ __all__ = [
     "PairMethod",
     "PairPlan",
     "PathMethod",
+    "PuzzleMix",
     "create",
+    "input_saliency",
     "mix",
     "mixed_accuracy",
     "mixed_chunks",
     "mixed_forward",
     "mixed_logits",
+    "mixed_loss",
     "random_partner",
     "sample_path",
     "smoothed",
     "soft_cross_entropy",
     "soft_target",
     "softmax_bce",
+    "warmup",
 ]

@@ -56,6 +56,20 @@ def check_spatial(x: Tensor, method: str) -> None:
         raise ValueError(f"{method} needs x of shape [B, C, length], [B, C, H, W] or [B, C, D, H, W], got {list(x.shape)}{hint}")
 
 
+def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
+    """``saliency`` as ``[B, *size]`` on the device of ``x [B, C, *size]``; ``[B, 1, *size]`` will do."""
+    wanted = [len(x), *x.shape[2:]]
+    if not isinstance(saliency, Tensor):
+        raise TypeError(f"saliency must be a torch.Tensor, got {type(saliency).__name__}")
+    if list(saliency.shape) not in (wanted, [len(x), 1, *x.shape[2:]]) or saliency.is_complex():
+        raise ValueError(f"saliency must be real, of shape {wanted} like x without channels, got {list(saliency.shape)}")
+    saliency = saliency.detach().reshape(wanted).to(x.device)
+    low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
+    if not 0 <= low <= high < math.inf:
+        raise ValueError("saliency must be finite and at least 0 everywhere")
+    return saliency
+
+
 def check_share(name: str, value: float) -> None:
     """Raise unless ``value`` lies in 0 … 1."""
     if not isinstance(value, Real) or not 0 <= value <= 1:

@@ -1,16 +1,19 @@
 """Level 2: one object that mixes a batch and its labels, in a loop or as a collate function."""
 
 import os
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
 from .checks import check_batch, check_finite, check_labels, check_share
+from .forward import check_no_clean_loss, prepared_plan
 from .generator import rank, resolved, seeded
-from .methods.base import Method, check_method
+from .logits import Output
+from .methods.base import Method
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
 from .target import soft_target
@@ -27,6 +30,10 @@ class Mix:
     position in this process and the starts of workers: an epoch begun after restoring it is repeated exactly, one in the middle
     of which workers were stopped is not. ``check`` reads x once to refuse NaN and infinity (about half the cost of a copy).
 
+    ``model`` serves methods that need saliency (:func:`multimix.input_saliency`; ``output`` says where it keeps its logits); it
+    is used in the training loop only, not in data-loader workers, and not copied or pickled with this object. Maps of your own
+    go into the call, ``mix(x, y, saliency=…)``, as does any keyword of the method's ``plan``.
+
     ``enabled = False`` returns ``x`` as it is with its plain target. The switch lives in shared memory, so it also reaches
     data-loader workers that are already running; batches they have prefetched stay mixed.
 
@@ -39,12 +46,14 @@ class Mix:
         method: Method,
         num_classes: int | None = None,
         *,
+        model: nn.Module | None = None,
+        output: Output | None = None,
         smoothing: float = 0.0,
         seed: int | None = None,
         check: bool = True,
         reuse_buffer: bool = False,
     ) -> None:
-        check_method(method)
+        check_no_clean_loss(method, "Mix")
         if any(layer is not None for layer in method.mixes_at):
             raise ValueError(f"Mix works on inputs, {type(method).__name__} mixes hidden layers: use mixed_logits")
         check_share("smoothing", smoothing)
@@ -52,6 +61,8 @@ class Mix:
             raise ValueError(f"seed must be a whole number, got {seed!r}")
         self.method = method
         self.num_classes = num_classes
+        self.model = model
+        self.output = output
         self.smoothing = smoothing
         self.seed = seed
         self.check = check
@@ -72,15 +83,18 @@ class Mix:
     def enabled(self, value: bool) -> None:
         self._switch.fill_(value)
 
-    def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
         check_batch(x)
         check_labels(y, x)
+        self.method.check_given(given)
         if self.check:
             check_finite(x)
         target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
         if not self.enabled:
             return x, target
-        plan = self.method.plan(x, generator=self._generator())
+        model = self._model(given)
+        generator = self._generator()
+        plan = prepared_plan(model, self.method, x, y, output=self.output, generator=generator, given=given).plan
         # An unmixed batch is handed on as it is, so it needs no buffer.
         out = self._out(plan.k, x) if self.reuse_buffer and not isinstance(plan, UnmixedPlan) else None
         return plan.mix(x, out=out), plan.mix_target(target)
@@ -113,7 +127,7 @@ class Mix:
             # As a list, because torch's pickler for other processes trips over a generator.
             stream = self._stream[0][1:], self._stream[1].get_state().tolist()
         # A spawned worker cannot ask for its rank, so it is told.
-        return {**self.__dict__, "_rank": rank(), "_buffer": None, "_stream": stream}
+        return {**self.__dict__, "model": None, "_rank": rank(), "_buffer": None, "_stream": stream}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         stream = state.pop("_stream")
@@ -124,6 +138,20 @@ class Mix:
             generator = torch.Generator()
             generator.set_state(torch.tensor(stream[1], dtype=torch.uint8))
             self._stream = (os.getpid(), *stream[0]), generator
+
+    def _model(self, given: Mapping[str, Any]) -> nn.Module | None:
+        """The model to ask for what ``given`` lacks, None where there is none; one sentence if it would be asked there."""
+        in_worker = get_worker_info() is not None
+        missing = [name for name in self.method.needs if name not in given]
+        needs = f"{type(self.method).__name__} needs {', '.join(missing)}"
+        if missing and in_worker:
+            raise ValueError(
+                f"{needs}, and a model cannot be asked in data-loader workers, where its copy never learns: "
+                f"call mix(x, y) in the training loop, or hand in {missing[0]}="
+            )
+        if missing and self.model is None:
+            raise ValueError(f"{needs}: give Mix a model= (copies of a Mix come without it), or call mix(x, y, {missing[0]}=…)")
+        return None if in_worker else self.model
 
     def _generator(self) -> torch.Generator:
         worker, own_rank = get_worker_info(), rank() or self._rank

@@ -1,18 +1,29 @@
 """A forward pass with mixing, on the input or at a hidden layer, for any model."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from .checks import check_batch, check_finite, check_labels, check_share, readable
+from .generator import resolved
 from .hooks import check_layers, hidden_forward
-from .methods.base import Method, check_method
+from .logits import Output, logits_of
+from .loss import soft_cross_entropy
+from .methods.base import Method, check_method, chosen_method, chosen_plan
 from .plan import PairPlan
 from .target import soft_target
 
-Output = str | int | Callable[[Any], Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class PreparedPlan(NamedTuple):
+    """A plan, the method that made it (None for an unmixed batch) and the mean clean loss, if that method wants it."""
+
+    plan: PairPlan
+    method: Method | None
+    clean: Tensor | None = None
 
 
 def mixed_logits(
@@ -34,17 +45,77 @@ def mixed_logits(
     one tensor keeps its logits: a key, a position or a function; ``"logits"`` in a mapping is found without it. Any further
     keyword goes to ``method.plan``, which knows its own (``partner``, ``lam``, what a method needs) and refuses others.
 
+    Saliency, where the method drawn for this batch needs it and it is not handed in, comes from the model by
+    :func:`multimix.input_saliency`; for other methods nothing runs but the mixed pass.
+
     Labels are checked before anything is drawn or run; whether an index is too large only if ``num_classes`` is given.
     """
-    y = _checked(model, method, x, y, num_classes, smoothing)
-    plan = method.plan(x, generator=generator, **given)
-    return _logits_and_target(model, plan, x, y, num_classes, smoothing, output)
+    check_no_clean_loss(method, "mixed_logits")
+    target = _checked(model, method, x, y, num_classes, smoothing, given)
+    plan = prepared_plan(model, method, x, y, output=output, generator=generator, given=given).plan
+    return _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
+
+
+def mixed_loss(
+    model: nn.Module,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    loss: Loss = soft_cross_entropy,
+    num_classes: int | None = None,
+    smoothing: float = 0.0,
+    output: Output | None = None,
+    generator: Generator | None = None,
+    **given: Any,
+) -> Tensor:
+    """One number to call ``backward`` on: ``loss(logits, target)`` of :func:`mixed_logits`, and the clean loss once, not K times.
+
+        loss(logits, target) + w · CE(model(x), y),  w = clean_weight (``plain``) or 2 · clean_weight / C (``per_class``)
+
+    ``clean_weight`` and ``clean_scale`` are the method's own; without a weight, and for a batch that stays unmixed, there is no
+    clean term. Its pass runs in the model's mode, so batch norm sees the clean batch, too, and serves the saliency as well.
+    The clean labels are not smoothed. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over classes.
+
+    Under DistributedDataParallel the clean pass runs on the module inside, and one ``backward`` averages both terms. Since
+    every rank throws its own coins, layers that talk to other ranks (SyncBatchNorm) need a method that is never skipped.
+    """
+    target = _checked(model, method, x, y, num_classes, smoothing, given)
+    plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
+    logits, target = _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
+    value = loss(logits, target)
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"loss must give one number as a tensor, got {got}")
+    if chosen is None or clean is None:
+        return value
+    scale = 2 / logits.shape[1] if chosen.clean_scale == "per_class" else 1
+    return value + chosen.clean_weight * scale * clean
+
+
+def prepared_plan(
+    model: nn.Module | None,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    output: Output | None,
+    generator: Generator | None,
+    given: Mapping[str, Any],
+) -> PreparedPlan:
+    """The plan ``method.plan`` would make; what the method drawn for this batch needs beside ``given`` is asked of ``model``."""
+    generator = resolved(generator)
+    chosen = chosen_method(method, generator)
+    if chosen is None or model is None:
+        return PreparedPlan(chosen_plan(chosen, x, generator, given), chosen)
+    told, clean = chosen.prepare(model, x, y, generator=generator, output=output, given=given)
+    return PreparedPlan(chosen_plan(chosen, x, generator, {**told, **given}), chosen, clean)
 
 
 def mixed_forward(model: nn.Module, plan: PairPlan, x: Tensor, *, output: Output | None = None) -> Tensor:
     """``[K·B, …]``: what the model says about the batch mixed as planned; layers up to the mixing layer run once."""
     result = model(plan.mix(x)) if plan.layer is None else hidden_forward(model, plan, x)
-    logits = _tensor(result, output)
+    logits = logits_of(result, output)
     if logits.ndim == 0 or len(logits) != plan.k * len(x):
         raise ValueError(
             f"{plan.k} interpolations of {len(x)} samples must come out as {plan.k * len(x)} rows, "
@@ -72,10 +143,21 @@ def mixed_chunks(
     statistics see ``steps``·B rows at a time and update K/``steps`` times, so with batch norm the result differs from one
     pass; and layers before a hidden mixing layer run once per chunk.
     """
-    y = _checked(model, method, x, y, num_classes, smoothing)
-    plan = method.plan(x, generator=generator, **given)
+    check_no_clean_loss(method, "mixed_chunks")
+    target = _checked(model, method, x, y, num_classes, smoothing, given)
+    plan = prepared_plan(model, method, x, y, output=output, generator=generator, given=given).plan
     for part in plan.split(steps):
-        yield *_logits_and_target(model, part, x, y, num_classes, smoothing, output), part.k / plan.k
+        yield *_logits_and_target(model, part, x, target, num_classes, smoothing, output), part.k / plan.k
+
+
+def check_no_clean_loss(method: Method, where: str) -> None:
+    """Raise one sentence if ``method`` wants a clean loss, which is lost on whoever hands out logits or samples only."""
+    check_method(method)
+    if method.clean_weight > 0:
+        raise ValueError(
+            f"{type(method).__name__} with clean_weight={method.clean_weight:g} adds a clean loss, which {where} cannot hand "
+            "out: use mixed_loss"
+        )
 
 
 def _logits_and_target(
@@ -105,7 +187,15 @@ def _logits_and_target(
     return logits, target
 
 
-def _checked(model: nn.Module, method: Method, x: Tensor, y: Tensor, num_classes: int | None, smoothing: float) -> Tensor:
+def _checked(
+    model: nn.Module,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    num_classes: int | None,
+    smoothing: float,
+    given: Mapping[str, Any],
+) -> Tensor:
     """``y`` as a target that can be mixed, or as class indices if their number is not known before the model has run.
 
     Everything that can be wrong is found here, before a draw is made or the model runs.
@@ -116,6 +206,7 @@ def _checked(model: nn.Module, method: Method, x: Tensor, y: Tensor, num_classes
     check_share("smoothing", smoothing)
     check_finite(x)
     check_layers(model, method.mixes_at)
+    method.check_given(given)
     if num_classes is not None or not _are_indices(y):
         return soft_target(y, num_classes, smoothing)
     if y.dtype != torch.bool and readable(y) and int(y.min()) < 0:
@@ -125,38 +216,3 @@ def _checked(model: nn.Module, method: Method, x: Tensor, y: Tensor, num_classes
 
 def _are_indices(y: Tensor) -> bool:
     return y.ndim == 1 and not y.is_floating_point()
-
-
-def _tensor(result: Any, output: Output | None) -> Tensor:
-    """The logits inside whatever the model returned."""
-    if output is None and isinstance(result, Mapping) and "logits" in result:
-        output = "logits"
-    if callable(output):
-        result = output(result)
-    elif output is not None:
-        result = _part(result, output)
-    if not isinstance(result, Tensor):
-        raise ValueError(
-            f"the model returned {_described(result)}; say with output= which part holds the logits "
-            "(a key, a position or a function)"
-        )
-    return result
-
-
-def _part(result: Any, output: str | int) -> Any:
-    if isinstance(output, str) and hasattr(result, output) and not isinstance(result, Mapping | Tensor):
-        return getattr(result, output)
-    try:
-        if isinstance(result, Tensor):
-            raise TypeError
-        return result[output]
-    except (KeyError, IndexError, TypeError):
-        raise ValueError(f"the model returned {_described(result)}, which has no output {output!r}") from None
-
-
-def _described(result: Any) -> str:
-    if isinstance(result, Mapping):
-        return f"a {type(result).__name__} with {', '.join(map(str, result))}"
-    if isinstance(result, list | tuple):
-        return f"a {type(result).__name__} of {len(result)}"
-    return f"a {type(result).__name__}"

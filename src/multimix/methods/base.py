@@ -1,18 +1,30 @@
 """What every mixing method shares: K, the probability of mixing, the pair and the path."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ..checks import check_batch, check_share
 from ..generator import resolved
+from ..logits import Output
 from ..pairing import checked_partner, random_partner
 from ..path import Sampler, check_path_options, checked_path, sample_path
 from ..plan import PairPlan, UnmixedPlan
+from ..saliency import clean_pass, input_saliency
+
+CleanScale = Literal["plain", "per_class"]
+
+
+class Prepared(NamedTuple):
+    """What a model told for one batch: keywords for ``plan``, and the mean clean loss with its graph if the method wants one."""
+
+    given: dict[str, Tensor]
+    clean: Tensor | None = None
 
 
 class Method(ABC):
@@ -36,29 +48,55 @@ class Method(ABC):
         """Where mixing may happen: names of hidden layers, None for the input."""
         return (None,)
 
+    @property
+    def clean_weight(self) -> float:
+        """Weight of the clean loss beside the mixed one, in :func:`multimix.mixed_loss`; a dataclass field may take its place."""
+        return 0.0
+
+    @property
+    def clean_scale(self) -> CleanScale:
+        """What the clean weight multiplies: ``plain`` the cross-entropy, ``per_class`` 2/C of it, beside a mean over classes."""
+        return "plain"
+
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
         """The method for the next batch, or None if it stays unmixed. All coins are thrown: choosing again draws nothing."""
         return self
 
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        """What ``plan`` needs beside the keywords named in ``given``, asked of ``model``; ``y`` are indices or probabilities.
+
+        Nothing runs if nothing is missing. A method with a clean weight runs the model as it is and keeps the loss.
+        """
+        missing = [name for name in self.needs if name not in given]
+        for name in missing:
+            if name != "saliency":
+                raise TypeError(_needs(self, name))
+        if self.clean_weight > 0:
+            clean = clean_pass(model, x, y, training=True, output=output)
+            return Prepared({"saliency": clean.saliency} if missing else {}, clean.loss)
+        return Prepared({"saliency": input_saliency(model, x, y, output=output)} if missing else {})
+
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> PairPlan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
         check_batch(x, self.mixes_at)
+        self.check_given(given)
+        generator = resolved(generator)
+        return chosen_plan(chosen_method(self, generator), x, generator, given)
+
+    def check_given(self, given: Iterable[str]) -> None:
+        """Raise one sentence if ``plan`` does not take all keywords named in ``given``."""
         for name in given:
             if name not in self.accepts:
                 raise TypeError(f"{type(self).__name__}.plan takes no {name!r}; it takes {', '.join(self.accepts) or 'x only'}")
-        if torch.get_default_device().type != "cpu":
-            with torch.device("cpu"):  # where all draws are made, whatever torch.set_default_device says
-                return self.plan(x, generator=generator, **given)
-        generator = resolved(generator)
-        chosen = self.choose(generator=generator)
-        if chosen is None:
-            return unmixed_plan(x)
-        for name in chosen.needs:
-            if name not in given:
-                raise TypeError(f"{type(chosen).__name__}.plan needs {name}=")
-        wanted = {name: value for name, value in given.items() if name in chosen.accepts}
-        plan = chosen.draw(x, generator=generator, **wanted)
-        return plan if x.device.type == "cpu" else plan.to(x.device)
 
     @abstractmethod
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
@@ -143,6 +181,34 @@ def check_method(method: Any) -> None:
     """Raise one sentence unless ``method`` is a mixing method, made and not only named."""
     if not isinstance(method, Method):
         raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {method!r}")
+
+
+def chosen_method(method: Method, generator: Generator) -> Method | None:
+    """``method.choose``, with the draw on the CPU whatever torch.set_default_device says."""
+    with _on_the_cpu():
+        return method.choose(generator=generator)
+
+
+def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: Mapping[str, Any]) -> PairPlan:
+    """The plan of a method for which all coins are thrown, None for a batch that stays unmixed; it takes its own of ``given``."""
+    if chosen is None:
+        return unmixed_plan(x)
+    for name in chosen.needs:
+        if name not in given:
+            raise TypeError(_needs(chosen, name))
+    wanted = {name: value for name, value in given.items() if name in chosen.accepts}
+    with _on_the_cpu():
+        plan = chosen.draw(x, generator=generator, **wanted)
+    return plan if x.device.type == "cpu" else plan.to(x.device)
+
+
+def _needs(method: Method, name: str) -> str:
+    return f"{type(method).__name__}.plan needs {name}="
+
+
+def _on_the_cpu() -> AbstractContextManager[Any]:
+    # Only where it is needed: the context slows every call of torch down.
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 def unmixed_plan(x: Tensor) -> PairPlan:

@@ -56,6 +56,11 @@ class OneOf(Method):
     def mixes_at(self) -> tuple[str | None, ...]:
         return _union(method.mixes_at for method in self.methods)
 
+    @property
+    def clean_weight(self) -> float:
+        """The largest of all methods'; a batch gets that of the method drawn for it."""
+        return max(method.clean_weight for method in self.methods)
+
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         assert self.probabilities is not None
         generator = resolved(generator)

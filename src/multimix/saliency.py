@@ -1,0 +1,176 @@
+"""Where a model looks: the gradient of its loss on the clean batch, taken without leaving a trace in the model."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from .checks import check_labels, readable
+from .hooks import MixingError, unwrapped
+from .logits import Output, logits_of
+
+CleanLoss = Callable[[Tensor, Any], Tensor]
+
+OWN_LOSS = "for others give input_saliency a loss=, a function of logits and y, and hand its map on as saliency="
+UNREACHED = "x does not reach the output of the model by differentiable steps, so it has no saliency"
+
+
+class CleanPass(NamedTuple):
+    """What one pass over the clean batch tells: ``saliency [B, *size]``, ``gradient [B, C, *size]`` and the mean ``loss``.
+
+    The gradient is that of the loss summed over the batch, so that a sample's part depends neither on B nor, in evaluation
+    mode, on the rest of the batch.
+    """
+
+    saliency: Tensor
+    gradient: Tensor
+    loss: Tensor
+
+
+def input_saliency(
+    model: nn.Module, x: Tensor, y: Tensor, *, loss: CleanLoss | None = None, output: Output | None = None
+) -> Tensor:
+    """``[B, *size]``: how much the loss of each sample depends on each place of ``x [B, C, *size]``.
+
+        S = sqrt(mean over channels of g²),  g = ∂ loss / ∂x
+
+    ``y`` holds class indices ``[B]`` or probabilities ``[B, C]``, for the cross-entropy; for anything else ``loss(logits, y)``
+    must give a scalar (a sum over the batch rather than a mean, which can underflow in float16). ``output`` says where a model
+    that returns more than one tensor keeps its logits.
+
+    The model runs in evaluation mode and is left as it was: parameters, their ``.grad`` and ``requires_grad``, buffers, the mode
+    of every layer, torch's random state, the hooks of DistributedDataParallel. A compiled model runs uncompiled. Works inside
+    ``autocast``, ``no_grad`` and ``inference_mode``. In float32, or float64 for a float64 ``x``; detached.
+    """
+    return clean_pass(model, x, y, training=False, output=output, loss=loss).saliency
+
+
+def clean_pass(
+    model: nn.Module, x: Tensor, y: Tensor, *, training: bool, output: Output | None = None, loss: CleanLoss | None = None
+) -> CleanPass:
+    """Saliency, gradient and mean loss of the clean batch, from one pass; ``.grad`` is not touched.
+
+    ``training=False`` is the pass of :func:`input_saliency`, its loss detached. ``training=True`` runs the model in the mode it
+    is in, so that batch norm uses and updates its statistics, and keeps the graph of ``loss``, so that it can be added to the
+    loss of the mixed batch. With a ``loss`` of your own, loss and gradient are what it gives.
+    """
+    _check(model, x, y, loss)
+    core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
+    keep = training and torch.is_grad_enabled()
+    with ExitStack() as stack:
+        for context in (torch.inference_mode(False), torch.enable_grad(), _uncompiled()):
+            stack.enter_context(context)
+        for context in () if training else (_evaluation_mode(core), _own_random_state(x)):
+            stack.enter_context(context)
+        x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
+        # A clean loss that is kept may have to reach what is behind x, too.
+        source = x if keep and x.requires_grad else x.detach().requires_grad_()
+        logits = logits_of(core(source.clone()), output)  # a copy, because a first layer may work in place
+        value = _cross_entropy(logits, y) if loss is None else _scalar(loss(logits, y))
+        gradient = _gradient(value, source, scale=len(x) if loss is None else 1, keep=keep)
+        return CleanPass(root_mean_square(gradient), gradient, value if keep else value.detach())
+
+
+def root_mean_square(gradient: Tensor) -> Tensor:
+    """``[B, *size]`` from ``[B, C, *size]``: sqrt(mean over channels of g²), in float32 or better."""
+    gradient = gradient if gradient.dtype == torch.float64 else gradient.float()
+    # Squares of a sure model's gradients would underflow.
+    largest = gradient.abs().flatten(1).amax(1).clamp(min=torch.finfo(gradient.dtype).tiny)
+    largest = largest.reshape(-1, *[1] * (gradient.ndim - 1))
+    return (gradient / largest).square().mean(1).sqrt() * largest.squeeze(1)
+
+
+def _gradient(value: Tensor, source: Tensor, *, scale: int, keep: bool) -> Tensor:
+    if not value.requires_grad:
+        raise ValueError(UNREACHED)
+    # Outside autocast, as for a training loss: the backward pass of what ran in float32 shall not run in less.
+    kind = source.device.type
+    with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
+        (gradient,) = torch.autograd.grad(value, source, torch.full_like(value, scale), retain_graph=keep, allow_unused=True)
+    if gradient is None:
+        raise ValueError(UNREACHED)
+    return gradient.detach()
+
+
+def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"saliency needs an nn.Module, whose mode can be set, got {type(model).__name__}")
+    if torch.compiler.is_compiling():
+        raise MixingError("the saliency pass cannot be traced; compile the model, not the training step")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if not x.is_floating_point():
+        raise ValueError(f"saliency is a gradient by x, which must be floating point, got {x.dtype}")
+    if x.ndim < 2 or x.numel() == 0:
+        raise ValueError(f"saliency needs x of shape [B, C, …], none of it empty, got {list(x.shape)}")
+    if loss is not None:
+        return
+    check_labels(y, x)
+    indices = y.ndim == 1 and not y.is_floating_point() and y.dtype != torch.bool
+    if not indices and not (y.ndim == 2 and y.is_floating_point() and y.shape[1] > 1):
+        raise ValueError(
+            f"saliency needs y to be class indices [B] or probabilities [B, C] with at least 2 classes, got {y.dtype} "
+            f"{list(y.shape)}: {OWN_LOSS}"
+        )
+    if not indices and readable(y) and float(y.min()) < 0:
+        raise ValueError(f"saliency needs probabilities of classes, at least 0, got {float(y.min()):g}: {OWN_LOSS}")
+
+
+def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """The mean over the batch, in float32 or better."""
+    wanted = logits.ndim == 2 and len(logits) == len(y) and logits.shape[1] > 1
+    if not wanted or (y.ndim == 2 and y.shape != logits.shape):
+        raise ValueError(
+            f"the cross-entropy of {len(y)} samples needs logits [{len(y)}, {y.shape[1] if y.ndim == 2 else 'C'}] with at least "
+            f"2 classes, got {list(logits.shape)}: {OWN_LOSS}"
+        )
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if y.ndim == 2:
+        return cross_entropy(logits, y.to(logits.dtype))
+    if readable(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:
+        raise ValueError(f"class indices must lie in 0 … {logits.shape[1] - 1}, got {int(y.min())} … {int(y.max())}")
+    return cross_entropy(logits, y.long())
+
+
+def _scalar(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"loss must give one number as a tensor, got {got}")
+    return value
+
+
+def _normal(values: Tensor) -> Tensor:
+    """``values``, or a copy if they were made in inference mode, where autograd cannot use them."""
+    return values.clone() if values.is_inference() else values
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode; afterwards each in its own again, also one that differs from the module around it.
+
+    The flags are set, not ``eval()`` and ``train()`` called: some modules do more than change their mode there.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _own_random_state(x: Tensor) -> AbstractContextManager[None]:
+    """Draws of a model that draws even in evaluation mode leave torch's random state as it was."""
+    devices = [x.device] if x.device.type == "cuda" else []
+    return torch.random.fork_rng(devices=devices)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Compiled parts of a model run as they were written: another mode would compile them anew, and a kept graph is refused."""
+    # What is compiled has loaded the compiler; loading it here only to ask would take seconds.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
