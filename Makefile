@@ -21,6 +21,8 @@ check: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PIP) --no-deps timm==1.0.30
 	$(BIN)/python benchmarks/mixing.py
+	$(PIP) --no-deps gco-wrapper==3.0.9
+	$(BIN)/python benchmarks/masks.py
 
 clean:
 	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-variance

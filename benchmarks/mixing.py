@@ -4,7 +4,7 @@
     python benchmarks/mixing.py --sizes 32 --rounds 400
 
 All candidates of a table run interleaved in one process, in a new random order every round; the table shows medians of CPU time.
-Drawing the plan counts. "reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
+Drawing the plan counts; puzzlemix has 8 × 8 blocks and is given a random map (benchmarks/masks.py is about its masks). "reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
 timm's batch mode runs beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
 """
 
@@ -23,7 +23,7 @@ import torch
 
 import multimix as mm
 
-OPTIONS = {"manifoldmix": {"layers": (None,)}}
+OPTIONS = {"manifoldmix": {"layers": (None,)}, "puzzlemix": {"blocks": (8,), "std": 0.1}}
 THP = "THP_MEM_ALLOC_ENABLE"
 
 
@@ -64,8 +64,9 @@ def candidates(batch: int, size: int, k: int) -> dict[str, Callable[[], object]]
         if kind is mm.NoMix:
             continue
         method = mm.create(kind.name, k=k, **OPTIONS.get(kind.name, {}))
-        found[f"{kind.name}, reused"] = lambda m=method: m.plan(x, generator=generator).mix(x, out=out)
-        found[f"{kind.name}, fresh"] = lambda m=method: m.plan(x, generator=generator).mix(x)
+        given = {"saliency": torch.rand(batch, size, size) ** 4} if "saliency" in method.needs else {}
+        found[f"{kind.name}, reused"] = lambda m=method, given=given: m.plan(x, generator=generator, **given).mix(x, out=out)
+        found[f"{kind.name}, fresh"] = lambda m=method, given=given: m.plan(x, generator=generator, **given).mix(x)
     own_boxes = mm.CutMix(k=k, per_pair=True)
     found["cutmix per pair, reused"] = lambda: own_boxes.plan(x, generator=generator).mix(x, out=out)
     for name in ("mixup", "cutmix"):

@@ -7,14 +7,14 @@ import torch
 from PIL import Image
 
 import multimix
-from multimix import CutMix, Cutout, FMix, InputMixup, PairMethod
+from multimix import CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix
 from multimix.lab import look as module
-from multimix.lab.look import CAPTION, CELL, Row, Steps, corner, figure, look, shown_methods, steps
+from multimix.lab.look import CAPTION, CELL, Row, Steps, contrast, corner, figure, look, shown_methods, steps
 from multimix.lab.pictures import cat, dog, to_image
 
 SIZE = 48
 FINE = [i / 40 for i in range(41)]
-REACHES_B = [InputMixup(), FMix(), CutMix(box="shift")]
+REACHES_B = [InputMixup(), FMix(), CutMix(box="shift"), PuzzleMix()]
 PAIRED = [*REACHES_B, CutMix(), InputMixup(p=0.0)]
 
 
@@ -51,6 +51,25 @@ def test_figure_and_page_show_one_geometry(pair, method):
     few = steps(method, *pair, [0.25, 0.5, 0.75], seed=5)
     assert torch.equal(few.images, fine.images[[10, 20, 30]])
     assert torch.equal(few.lam, fine.lam[[10, 20, 30]])
+
+
+def test_contrast_is_where_brightness_changes():
+    picture = torch.zeros(1, 3, 32, 48)
+    picture[..., 20:] = 1.0
+    found = contrast(picture)
+    assert found.shape == (1, 32, 48)
+    assert (found[..., 18:21] > 0.3).all()
+    assert (found[..., :17] == 0).all()
+    assert (found[..., 23:] == 0).all()
+    assert torch.allclose(contrast(picture.transpose(2, 3)), found.transpose(1, 2))
+
+
+def test_puzzle_mix_looks_at_the_contrast(pair):
+    """A picture with nothing in it gives way to one with something, block by block."""
+    plain, busy = torch.full((3, SIZE, SIZE), 0.5), pair[1]
+    shown = steps(PuzzleMix(blocks=(4,), transport="none"), plain, busy, [0.5], seed=0).lam
+    turned = steps(PuzzleMix(blocks=(4,), transport="none"), busy, plain, [0.5], seed=0).lam
+    assert shown[0] > 0.5 > turned[0]
 
 
 def test_mixup_fades(pair):
@@ -164,7 +183,7 @@ class Needy(InputMixup):
 
     @property
     def needs(self):
-        return ("saliency",)
+        return ("history",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +223,7 @@ def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
     assert "A &lt;new&gt; method of <code>k</code> steps." in page
     assert not any(f"<h2>{name}</h2>" in page for name in ("needy", "demanding", "deep"))
     assert [note for note in notes if note.startswith(("needy", "demanding", "deep"))] == [
-        "needy is left out: it needs saliency, which two pictures alone do not give",
+        "needy is left out: it needs history, which two pictures alone do not give",
         "demanding is left out: it has no default for strength",
     ]
 
@@ -217,7 +236,7 @@ def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
         ("manifoldmix", "manifoldmix cannot be shown: it mixes hidden layers, which have no pixels"),
         ("manifold", "manifold cannot be shown: it mixes hidden layers"),
         ("deep", "deep cannot be shown: it mixes hidden layers"),
-        ("needy", "needy cannot be shown: it needs saliency"),
+        ("needy", "needy cannot be shown: it needs history"),
         ("demanding", "demanding cannot be shown: it has no default for strength"),
         ("cutmxi", "no method 'cutmxi' .did you mean 'cutmix'.*; there are none, cutout, mixup"),
     ],

@@ -89,18 +89,30 @@ def look(
 def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: int) -> Steps:
     """What ``method`` makes of ``a`` with the partner ``b`` at the shares ``lam``, all with one geometry drawn from ``seed``.
 
-    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares.
+    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that
+    needs saliency gets the contrast of the pictures, since there is no network to ask.
     """
     x, generator = torch.stack([a, b]), torch.Generator().manual_seed(seed)
     if isinstance(method, PairMethod):
         # p = 1: a coin that says "no mixing" would leave nothing to look at.
-        plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator)
+        given = {"saliency": contrast(x)} if "saliency" in method.needs else {}
+        plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
         return Steps(plan.mix(x)[::2], plan.lam[:, 0])
     unmoved = sum(share == 0 for share in lam)
     changed: dict[str, Any] = {"k": len(lam) - unmoved}
     plan = replace(method, **changed).plan(x, generator=generator)  # type: ignore[type-var]  # methods are dataclasses
     images = torch.cat([a.expand(unmoved, *a.shape), plan.mix(x)[::2]])
     return Steps(images, torch.cat([torch.zeros(unmoved, dtype=torch.float64), plan.lam[:, 0]]))
+
+
+def contrast(pictures: Tensor) -> Tensor:
+    """``[B, H, W]``: how much the brightness of ``pictures [B, C, H, W]`` changes around each place."""
+    bright = pictures.mean(1, keepdim=True)
+    across = bright.diff(dim=3, append=bright[..., -1:])
+    down = bright.diff(dim=2, append=bright[:, :, -1:])
+    reach = max(1, pictures.shape[-1] // 32)
+    edges = torch.nn.functional.pad((across.square() + down.square()).sqrt(), (reach,) * 4, mode="replicate")
+    return torch.nn.functional.avg_pool2d(edges, 2 * reach + 1, stride=1).squeeze(1)
 
 
 def shown_methods(names: Sequence[str], size: int, note: Callable[[str], None]) -> list[Method]:
@@ -183,8 +195,8 @@ def _obstacle(kind: type[Method]) -> str | None:
     method = kind()
     if any(layer is not None for layer in method.mixes_at):
         return MIXES_HIDDEN
-    if method.needs:
-        return f"it needs {', '.join(method.needs)}, which two pictures alone do not give"
+    if missing := [name for name in method.needs if name != "saliency"]:
+        return f"it needs {', '.join(missing)}, which two pictures alone do not give"
     return None
 
 

@@ -12,6 +12,7 @@ from .input_mixup import InputMixup
 from .manifold_mixup import ManifoldMixup
 from .no_mix import NoMix
 from .one_of import OneOf
+from .puzzle_mix import PuzzleMix
 
 METHODS: tuple[type[Method], ...] = (
     NoMix,
@@ -20,6 +21,7 @@ METHODS: tuple[type[Method], ...] = (
     ManifoldMixup,
     CutMix,
     FMix,
+    PuzzleMix,
 )
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "OneOf",
     "PairMethod",
     "PathMethod",
+    "PuzzleMix",
     "create",
     "required_options",
 ]

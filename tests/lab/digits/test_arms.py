@@ -17,14 +17,14 @@ class Dummy(InputMixup):
 
 @dataclass(frozen=True, kw_only=True)
 class Needy(InputMixup):
-    """Mixup that asks for a saliency map."""
+    """Mixup that asks for what nothing here gives."""
 
     name = "needy"
     aliases = ()
 
     @property
     def needs(self):
-        return ("saliency",)
+        return ("history",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,10 @@ def test_what_cannot_be_trained_is_left_out_with_a_note_or_refused_if_named(monk
     names = {arm.name for arm in arms((), (1,), 0.1, notes.append)}
     assert names.isdisjoint({"needy", "demanding"})
     assert notes == [
-        "needy is left out: it needs saliency, which this study does not compute",
+        "needy is left out: it needs history, which this study does not compute",
         "demanding is left out: it has no default for strength",
     ]
-    with pytest.raises(ValueError, match="needy cannot be trained on the digits: it needs saliency"):
+    with pytest.raises(ValueError, match="needy cannot be trained on the digits: it needs history"):
         arms(("needy",), (1,), 0.1, quiet)
 
 

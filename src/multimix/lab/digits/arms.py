@@ -12,10 +12,11 @@ SMOOTHING = "smoothing"
 
 # A method that does not fit 8×8 images as it comes, or has no default for an option, needs a line here; the others appear by
 # themselves. Cutout was published for half the side of the image. Manifold mixup mixes at hidden layers only: at the input it
-# would be mixup, which is an arm of its own.
+# would be mixup, which is an arm of its own. Puzzle mix is told what the pixels of 0 … 1 were divided by.
 OPTIONS: dict[str, dict[str, Any]] = {
     "cutout": {"length": 4},
     "manifoldmix": {"layers": ("stage1", "stage2")},
+    "puzzlemix": {"std": 0.375},
 }
 
 
@@ -80,7 +81,7 @@ def _obstacle(kind: type[Method]) -> str | None:
     missing = [option for option in registry.required_options(kind) if option not in given]
     if missing:
         return f"it has no default for {', '.join(missing)}"
-    needs = kind(**given).needs
+    needs = [name for name in kind(**given).needs if name != "saliency"]  # that comes from the network in training
     return f"it needs {', '.join(needs)}, which this study does not compute" if needs else None
 
 

@@ -1,0 +1,20 @@
+"""Kernels compiled ahead of time."""
+
+import torch
+
+from .methods.puzzle_mix import PuzzleMix
+from .solvers.compiled import uses_numba
+
+
+def warmup() -> None:
+    """Compile every kernel that training would compile at its first batch: about half a minute once, then a second per process.
+
+    The result is kept on disk, beside the installed package or in numba's own cache folder, for all later processes. Worth a
+    line before data-loader workers start, or in a container's build. Without numba there is nothing to compile.
+    """
+    if not uses_numba("auto"):
+        return
+    for dtype in (torch.float32, torch.float64):
+        x = torch.linspace(0, 1, 32, dtype=dtype).reshape(2, 1, 4, 4)
+        plan = PuzzleMix(k=1, blocks=(2,), threads=1).plan(x, saliency=x[:, 0], generator=torch.Generator().manual_seed(0))
+        plan.mix(x)

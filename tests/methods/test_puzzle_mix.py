@@ -1,0 +1,345 @@
+"""Puzzle mix as a method: its draws, its options, what it asks of a model; masks and moves have tests of their own."""
+
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import multimix as mm
+import puzzle_oracle
+from oracles import seeded
+
+
+def batch_of(size, batch=4, channels=3, seed=0):
+    x = torch.rand(batch, channels, *size, generator=seeded(seed))
+    return x, torch.rand(batch, *size, generator=seeded(seed + 1)) ** 4
+
+
+def small_network(size, classes=3):
+    torch.manual_seed(0)
+    width = size[0] * size[1]
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(4 * width, classes))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": 2},
+        {"labels": 5, "beta": 4.0},
+        {"gamma": 1.0, "beta": 5.0, "neighbourhood": 1},
+        {"eta": 0.02, "transport_eps": 0.05},
+        {"transport_eps": 0.01, "transport_size": 2},
+        {"transport_eps": 0.01, "transport_size": 1, "blocks": ((2, 3),)},
+        {"transport_size": 99, "transport_eps": 0.02},
+        {"blocks": (1,)},
+        {"beta": 0.0, "transport": "none"},
+    ],
+    ids=str,
+)
+def test_equals_the_slow_version(options):
+    x, saliency = batch_of((9, 12))
+    options = {"blocks": (3, 4), **options}
+    moved = 0
+    for seed, lam in enumerate([0.2, 0.5, 0.7]):
+        partner = torch.tensor([1, 2, 3, 0])
+        plan = mm.PuzzleMix(**options).plan(x, saliency=saliency, partner=partner, lam=[lam], generator=seeded(seed))
+        moves = plan.source, plan.source_pair
+        expected = puzzle_oracle.puzzle_mix(x, partner.tolist(), lam, saliency, seeded(seed), moves=moves, **options)
+        torch.testing.assert_close(plan.mix(x), expected, atol=1e-6, rtol=0)
+        moved += plan.source is not None or plan.source_pair is not None
+    assert (moved > 0) == (options.get("transport_eps", 1) < 0.1), "the test is to see blocks move"
+
+
+def test_block_numbers_are_drawn_evenly_and_once_per_batch():
+    x, saliency = batch_of((32, 32), batch=3)
+    method = mm.PuzzleMix(k=2, transport="none", per_pair=True)
+    generator = seeded(0)
+    drawn = Counter(method.plan(x, saliency=saliency, generator=generator).levels.shape[2:] for _ in range(400))
+    assert set(drawn) == {(n, n) for n in (2, 4, 8, 16)}
+    assert all(70 <= count <= 130 for count in drawn.values())  # 100 ± 3.5 standard deviations
+
+
+def test_small_sides_have_a_block_per_place():
+    x, saliency = batch_of((5, 20))
+    plan = mm.PuzzleMix(blocks=(16,), transport="none").plan(x, saliency=saliency, generator=seeded(0))
+    assert plan.levels.shape[2:] == (5, 16)
+
+
+@pytest.mark.parametrize("transport_size", [None, 4])
+def test_spectrograms(transport_size):
+    x, saliency = batch_of((161, 101), channels=1)
+    for blocks in (2, 4, 8, 16, 32):
+        method = mm.PuzzleMix(k=5, blocks=(blocks,), transport_size=transport_size)
+        plan = method.plan(x, saliency=saliency, generator=seeded(blocks))
+        mixed = plan.mix(x)
+        assert mixed.shape == (20, 1, 161, 101)
+        assert (plan.mask.diff(dim=0) >= 0).all()
+        torch.testing.assert_close(plan.lam, plan.mask.double().flatten(2).mean(2))
+        torch.testing.assert_close(mixed, plan.mix(x.clone().requires_grad_()).detach())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    height=st.integers(1, 24),
+    width=st.integers(1, 24),
+    channels=st.integers(1, 4),
+    batch=st.integers(1, 5),
+    blocks=st.integers(1, 32),
+    labels=st.integers(2, 4),
+    k=st.integers(1, 4),
+    transport=st.sampled_from(["exact", "reference", "none"]),
+    size=st.sampled_from([None, 1, 3]),
+    seed=st.integers(0, 99),
+)
+def test_any_shape_and_options(height, width, channels, batch, blocks, labels, k, transport, size, seed):
+    x, saliency = batch_of((height, width), batch, channels, seed)
+    method = mm.PuzzleMix(k=k, blocks=(blocks,), labels=labels, transport=transport, transport_size=size, transport_eps=0.1)
+    plan = method.plan(x, saliency=saliency, generator=seeded(seed))
+    assert (plan.lam.diff(dim=0) >= 0).all()
+    assert (plan.mask.diff(dim=0) >= 0).all()
+    mixed = plan.mix(x)
+    torch.testing.assert_close(mixed, plan.mix(x.clone().requires_grad_()).detach())
+    assert 0 <= float(mixed.min()) <= float(mixed.max()) <= 1
+    torch.testing.assert_close(plan.mix_target(torch.arange(batch), batch + 1).sum(1), torch.ones(k * batch))
+
+
+def test_a_pair_is_mixed_alike_in_any_batch():
+    x, saliency = batch_of((31, 30), batch=7)
+    partner = torch.randperm(7, generator=seeded(3))
+    lam = torch.tensor([[0.3], [0.6]])
+    method = mm.PuzzleMix(k=2, blocks=(8,), transport_eps=0.1)
+    whole = method.plan(x, saliency=saliency, partner=partner, lam=lam, generator=seeded(0)).mix(x).unflatten(0, (2, 7))
+    order = torch.randperm(7, generator=seeded(4))
+    again = method.plan(x[order], saliency=saliency[order], partner=order.argsort()[partner[order]], lam=lam, generator=seeded(0))
+    assert torch.equal(again.mix(x[order]).unflatten(0, (2, 7)), whole[:, order])
+
+
+def test_one_sample_is_mixed_with_itself_and_stays():
+    x, saliency = batch_of((8, 8), batch=1)
+    plan = mm.PuzzleMix(k=5).plan(x, saliency=saliency, generator=seeded(0))
+    torch.testing.assert_close(plan.mix(x), x.expand(5, -1, -1, -1))
+
+
+def test_the_scale_of_saliency_means_nothing():
+    x, saliency = batch_of((16, 16))
+    method = mm.PuzzleMix(k=3, blocks=(4,))
+    plans = [method.plan(x, saliency=saliency * scale, generator=seeded(0)) for scale in (1.0, 2.0**-90, 1024.0)]
+    for plan in plans[1:]:
+        assert torch.equal(plan.levels, plans[0].levels)
+    zero = method.plan(x, saliency=torch.zeros_like(saliency), generator=seeded(0))
+    even = method.plan(x, saliency=torch.ones_like(saliency), generator=seeded(0))
+    assert torch.equal(zero.mix(x), even.mix(x))
+
+
+def test_what_is_salient_is_kept():
+    """Each image has all its saliency in one corner: at λ = 1/2 the mask shows both corners."""
+    x = torch.rand(2, 3, 16, 16, generator=seeded(0))
+    saliency = torch.zeros(2, 16, 16)
+    saliency[0, :4, :4] = saliency[1, 12:, 12:] = 1
+    plan = mm.PuzzleMix(blocks=(4,), transport="none").plan(
+        x, saliency=saliency, partner=torch.tensor([1, 0]), lam=[0.5], generator=seeded(0)
+    )
+    assert plan.levels[0, 0, 0, 0] == 0
+    assert plan.levels[0, 0, 3, 3] == 2
+    assert plan.levels[0, 1, 0, 0] == 2
+
+
+def test_what_is_salient_but_hidden_moves_to_where_it_shows():
+    """The partner's best corner is the sample's too; its second best, opposite, is shown, and gives way to the best."""
+    x = torch.rand(2, 3, 16, 16, generator=seeded(0))
+    saliency = torch.zeros(2, 16, 16)
+    saliency[0, :4, :4], saliency[1, :4, :4], saliency[1, 12:, 12:] = 1.0, 0.6, 0.4
+    for eps, expected in ((0.09, 0), (0.11, 15)):  # the way costs 2 eps, the gain is 0.2
+        method = mm.PuzzleMix(blocks=(4,), labels=2, gamma=0.0, transport_eps=eps)
+        plan = method.plan(x, saliency=saliency, partner=torch.tensor([1, 0]), lam=[0.5], generator=seeded(0))
+        assert plan.levels[0, 0, 0, 0] == 0
+        assert plan.levels[0, 0, 3, 3] == 1
+        assert (15 if plan.source_pair is None else int(plan.source_pair[0, 0, 15])) == expected
+        corner = x[1, :, :4, :4] if expected == 0 else x[1, :, 12:, 12:]
+        assert torch.equal(plan.mix(x)[0, :, 12:, 12:], corner)
+
+
+def test_lam_is_followed_on_average():
+    """The prior leads: over random pairs the realised share ascends with λ, and is fair at λ = 1/2."""
+    x, saliency = batch_of((32, 32), batch=200)
+    lam = [0.1, 0.3, 0.5, 0.7, 0.9]
+    share = mm.PuzzleMix(blocks=(8,)).plan(x, saliency=saliency, lam=lam, generator=seeded(0)).lam
+    assert (share.mean(1).diff() > 0.02).all()
+    assert abs(float(share[2].mean()) - 0.5) < 4 * float(share[2].std()) / 200**0.5 + 1e-9
+    torch.testing.assert_close(share[0].mean() + share[4].mean(), torch.tensor(1.0, dtype=torch.float64), atol=0.05, rtol=0)
+
+
+def test_with_a_model_saliency_comes_by_itself():
+    x, _ = batch_of((9, 12))
+    y = torch.tensor([0, 1, 2, 0])
+    model, method = small_network((9, 12)), mm.PuzzleMix(k=3)
+    saliency = mm.input_saliency(model, x, y)
+    plan = method.plan(x, saliency=saliency, generator=seeded(5))
+    logits, target = mm.mixed_logits(model.eval(), method, x, y, generator=seeded(5))
+    torch.testing.assert_close(logits, model(plan.mix(x)))
+    torch.testing.assert_close(target, plan.mix_target(y, 3))
+    mixed = mm.Mix(method, 3, model=model, seed=1)
+    again = mm.Mix(method, 3, seed=1)
+    for ours, given in zip(mixed(x, y), again(x, y, saliency=saliency), strict=True):
+        assert torch.equal(ours, given)
+    handed = mm.mixed_logits(model, method, x, y, saliency=saliency, generator=seeded(5))
+    assert torch.equal(handed[0], logits)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3)])
+def test_clean_weight_adds_the_clean_loss(scale, factor):
+    x, _ = batch_of((9, 12))
+    y = torch.tensor([0, 1, 2, 0])
+    model = small_network((9, 12))
+    reference = small_network((9, 12))
+    method = mm.PuzzleMix(k=2, clean_weight=0.3, clean_scale=scale)
+    mm.mixed_loss(model, method, x, y, loss=mm.softmax_bce, generator=seeded(2)).backward()
+    # By hand: the clean pass first, in training mode, its input gradient as saliency; then the mixed batch.
+    source = x.clone().requires_grad_()
+    clean = nn.functional.cross_entropy(reference(source), y)
+    (gradient,) = torch.autograd.grad(clean, source, retain_graph=True)
+    plan = method.plan(x, saliency=gradient.square().mean(1).sqrt(), generator=seeded(2))
+    mixed = mm.softmax_bce(reference(plan.mix(x)), plan.mix_target(y, 3))
+    (mixed + factor * clean).backward()
+    for ours, expected in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, expected.grad)
+    assert torch.equal(model[1].running_mean, reference[1].running_mean), (
+        "batch norm saw the clean and the mixed batch, once each"
+    )
+
+
+class Linear(nn.Module):
+    """One weight per place and class: the gradient by x is known."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, *shape, generator=seeded(9)))
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(x.detach())
+        return torch.einsum("bchw,kchw->bk", x, self.weight)
+
+
+def test_adversarial_noise_is_the_published_one():
+    pixels, _ = batch_of((8, 8), batch=3)
+    pixels[0, 0, 0, :2] = torch.tensor([0.0, 1.0])  # no room below and above
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+    column = [torch.tensor(part).reshape(3, 1, 1) for part in (mean, std)]
+    x, y = (pixels - column[0]) / column[1], torch.tensor([0, 1, 0])
+    model = Linear((3, 8, 8))
+    method = mm.PuzzleMix(mean=mean, std=std, adv_p=1.0, adv_eps=10.0).choose(generator=seeded(0))
+    assert method.adv_roles == (True, True)
+    prepared = method.prepare(model, x, y, generator=seeded(4))
+    generator = seeded(4)
+    start = ((torch.rand(3, 3, 8, 8, generator=generator) * 2 - 1) * 10 / 255 + pixels).clamp(0, 1) - pixels
+    torch.testing.assert_close(model.seen[0], x + start / column[1])
+    scale = float(torch.rand((), generator=generator, dtype=torch.float64))
+    # d CE / dx = Σ_k (p_k − y_k) w_k, at the perturbed input.
+    p = torch.einsum("bchw,kchw->bk", model.seen[0], model.weight).softmax(1)
+    gradient = torch.einsum("bk,kchw->bchw", p - nn.functional.one_hot(y, 2), model.weight)
+    delta = ((start + 12 / 255 * gradient.sign()).clamp(-10 / 255, 10 / 255) * scale + pixels).clamp(0, 1) - pixels
+    torch.testing.assert_close(prepared.given["noise"], (delta / column[1]).detach(), atol=1e-5, rtol=1e-4)
+    saliency = prepared.given["saliency"]
+    torch.testing.assert_close(saliency, gradient.square().mean(1).sqrt().detach(), atol=1e-5, rtol=1e-3)
+    for roles in ((True, False), (False, True), (True, True)):
+        plan = replace(method, adv_roles=roles).plan(x, **prepared.given, generator=seeded(1))
+        assert (plan.noise is not None, plan.noise_pair is not None) == roles
+
+
+def test_adversarial_coins():
+    """Two coins per batch, each with probability adv_p; without heads no noise is asked for."""
+    generator = seeded(0)
+    method = mm.PuzzleMix(adv_p=0.3)
+    thrown = [method.choose(generator=generator) for _ in range(2000)]
+    counts = Counter(chosen.adv_roles for chosen in thrown)
+    for roles, count in counts.items():
+        chance = (0.3 if roles[0] else 0.7) * (0.3 if roles[1] else 0.7)
+        assert abs(count - 2000 * chance) < 4 * (2000 * chance * (1 - chance)) ** 0.5
+    assert all(("noise" in chosen.needs) == any(chosen.adv_roles) for chosen in thrown)
+    assert thrown[0].choose(generator=None) is thrown[0]
+    x, _ = batch_of((8, 8))
+    model = Linear((3, 8, 8))
+    for seed in range(8):
+        logits, _ = mm.mixed_logits(model, mm.PuzzleMix(k=2, adv_p=0.5), x, torch.tensor([0, 1, 0, 1]), generator=seeded(seed))
+        assert logits.shape == (8, 2)
+    with pytest.raises(ValueError, match="adversarial noise needs pixels in 0 … 1, got .* say with mean= and std="):
+        mm.mixed_logits(model, mm.PuzzleMix(adv_p=1.0), x - 0.2, torch.tensor([0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"blocks": (64,)}, r"blocks must be numbers of blocks per side, 1 … 32, or pairs .* got \(64,\)"),
+        ({"blocks": ()}, "blocks must be numbers of blocks per side"),
+        ({"blocks": ((2, 3, 4),)}, "blocks must be numbers of blocks per side"),
+        ({"labels": 1}, "labels must be a whole number, at least 2, got 1"),
+        ({"neighbourhood": 0}, "neighbourhood must be a whole number, at least 1, got 0"),
+        ({"transport_size": 0}, "transport_size must be a whole number, at least 1, got 0"),
+        ({"beta": -1.0}, "beta must be finite and at least 0, got -1.0"),
+        ({"eta": float("nan")}, "eta must be finite and at least 0, got nan"),
+        ({"transport": "dense"}, "no transport 'dense'; there are exact, reference, none"),
+        ({"cost": "l3"}, "no cost 'l3'; there are l1, l2, l4"),
+        ({"adv_p": 2.0}, "adv_p must lie in 0 … 1, got 2.0"),
+        ({"std": 0.0}, "std must be positive, got 0.0"),
+        ({"backend": "gpu"}, "no backend 'gpu'; there are auto, numba, torch"),
+        ({"out_of_range": "ignore"}, "no out_of_range 'ignore'; there are refuse, clamp"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_one_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        mm.PuzzleMix(**options)
+
+
+def test_bad_batches_are_one_sentence():
+    x, saliency = batch_of((8, 8))
+    method = mm.PuzzleMix()
+    for given_, sentence in (
+        ({}, r"PuzzleMix.plan needs saliency="),
+        ({"saliency": saliency[:3]}, r"saliency must be real, of shape \[4, 8, 8\] like x without channels, got \[3, 8, 8\]"),
+        ({"saliency": -saliency}, "saliency must be finite and at least 0 everywhere"),
+        ({"saliency": saliency / 0}, "saliency must be finite and at least 0 everywhere"),
+        ({"saliency": saliency.numpy()}, "saliency must be a torch.Tensor, got ndarray"),
+        ({"saliency": saliency, "noise": x}, "PuzzleMix.plan takes no 'noise'; it takes saliency, partner, lam"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=sentence):
+            method.plan(x, **given_)
+    with pytest.raises(ValueError, match="gamma times the range of the pixels must be at most 1"):
+        method.plan(x * 5, saliency=saliency)
+    with pytest.raises(ValueError, match="std must have one value or one for each of 3 channels, got 2"):
+        mm.PuzzleMix(std=(1.0, 1.0)).plan(x, saliency=saliency)
+    with pytest.raises(ValueError, match=r"PuzzleMix needs x of shape \[B, C, length\] or \[B, C, H, W\], got \[4, 3, 2, 8, 8\]"):
+        method.plan(x.unsqueeze(2).expand(-1, -1, 2, -1, -1), saliency=saliency.unsqueeze(1).expand(-1, 2, -1, -1))
+    clamped = mm.PuzzleMix(out_of_range="clamp").plan(x * 5, saliency=saliency.unsqueeze(1))
+    assert torch.isfinite(clamped.mix(x * 5)).all()
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import torch, multimix as mm
+x = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+saliency = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(1)) ** 4
+mm.warmup()
+for seed in range(3):
+    plan = mm.PuzzleMix(k=3, transport_eps=0.1).plan(x, saliency=saliency, generator=torch.Generator().manual_seed(seed))
+    assert plan.mix(x).shape == (12, 3, 16, 16)
+    print(*plan.levels.flatten().tolist())
+"""
+
+
+def test_without_numba_a_notice_and_the_same_masks():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=True)
+    assert done.stderr == "numba is not installed: multimix falls back to slower kernels in torch (pip install numba)\n"
+    x, saliency = torch.rand(4, 3, 16, 16, generator=seeded(0)), torch.rand(4, 16, 16, generator=seeded(1)) ** 4
+    for seed, line in enumerate(done.stdout.splitlines()):
+        plan = mm.PuzzleMix(k=3).plan(x, saliency=saliency, generator=seeded(seed))
+        assert line == " ".join(map(str, plan.levels.flatten().tolist()))
+    assert len(done.stdout.splitlines()) == 3
