@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.utils.data import default_collate
 
 import multimix as mm
 from multimix.methods.base import CleanScale
@@ -59,3 +60,14 @@ def labels(batch=6):
 
 def soft_labels(batch=6, dtype=torch.float32):
     return torch.rand(batch, CLASSES, generator=seeded(1), dtype=dtype).softmax(1)
+
+
+class WithMap:
+    """A collate function that hands a map of its own to a Mix; a class at module level, so that it can be sent to workers."""
+
+    def __init__(self, mix):
+        self.mix = mix
+
+    def __call__(self, samples):
+        x, y = default_collate(samples)
+        return self.mix(x, y, saliency=x.mean(1))

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 import multimix as mm
 from multimix.saliency import clean_pass
-from salient import CLASSES, Network, images, labels
+from salient import CLASSES, Network, Salient, images, labels
 
 
 class Fails(nn.Module):
@@ -185,6 +185,17 @@ def test_compiled_models_run_uncompiled_and_are_not_compiled_again(how):
     torch._dynamo.reset()
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace", "ignore:The .grad attribute of a Tensor")
+def test_a_compiled_training_step_is_refused():
+    model, before = Network(), everything(Network())
+    step = torch.compile(lambda x, y: mm.mixed_logits(model, Salient(k=2), x, y), backend="eager")
+    with pytest.raises(mm.MixingError, match="saliency pass cannot be part of a compiled step; compile the model, not the"):
+        step(images(), labels())
+    assert same(everything(model)["tensors"], before["tensors"])
+    mm.mixed_logits(torch.compile(model, backend="eager"), Salient(k=2), images(), labels())
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(
     ("model", "x", "y", "sentence"),
     [
@@ -194,6 +205,7 @@ def test_compiled_models_run_uncompiled_and_are_not_compiled_again(how):
         (Network(), torch.zeros(6), labels(), r"needs x of shape \[B, C, …\], none of it empty, got \[6\]"),
         (Network(), images()[:0], labels()[:0], r"none of it empty, got \[0, 2, 5, 7\]"),
         (Network(), images(), labels()[:5], r"one row per sample, got shapes \[6, 2, 5, 7\] and \[5\]"),
+        (Network(), images(), labels().to("meta"), "x and y must be on one device, got cpu and meta"),
         (Network(), images(), labels() + 1, "class indices must lie in 0 … 3, got 1 … 4"),
         (Network(), images(), labels() - 1, "class indices must lie in 0 … 3, got -1 … 2"),
         (

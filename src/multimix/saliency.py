@@ -16,6 +16,7 @@ from .logits import Output, logits_of
 CleanLoss = Callable[[Tensor, Any], Tensor]
 
 OWN_LOSS = "for others give input_saliency a loss=, a function of logits and y, and hand its map on as saliency="
+TRACED = "the saliency pass cannot be part of a compiled step; compile the model, not the training step"
 UNREACHED = "x does not reach the output of the model by differentiable steps, so it has no saliency"
 
 
@@ -62,10 +63,17 @@ def clean_pass(
     core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
     keep = training and torch.is_grad_enabled()
     with ExitStack() as stack:
-        for context in (torch.inference_mode(False), torch.enable_grad(), _uncompiled()):
-            stack.enter_context(context)
-        for context in () if training else (_evaluation_mode(core), _own_random_state(x)):
-            stack.enter_context(context)
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and loading the compiler to ask would take seconds
+            # In another mode compiled parts of the model would be compiled anew, and they refuse to keep their graph.
+            try:
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            except RuntimeError:
+                raise MixingError(TRACED) from None
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if not training:
+            stack.enter_context(_evaluation_mode(core))
+            stack.enter_context(_own_random_state(x))
         x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
@@ -100,7 +108,7 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     if not isinstance(model, nn.Module):
         raise TypeError(f"saliency needs an nn.Module, whose mode can be set, got {type(model).__name__}")
     if torch.compiler.is_compiling():
-        raise MixingError("the saliency pass cannot be traced; compile the model, not the training step")
+        raise MixingError(TRACED)
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if not x.is_floating_point():
@@ -110,6 +118,8 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     if loss is not None:
         return
     check_labels(y, x)
+    if y.device != x.device:
+        raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
     indices = y.ndim == 1 and not y.is_floating_point() and y.dtype != torch.bool
     if not indices and not (y.ndim == 2 and y.is_floating_point() and y.shape[1] > 1):
         raise ValueError(
@@ -168,9 +178,3 @@ def _own_random_state(x: Tensor) -> AbstractContextManager[None]:
     """Draws of a model that draws even in evaluation mode leave torch's random state as it was."""
     devices = [x.device] if x.device.type == "cuda" else []
     return torch.random.fork_rng(devices=devices)
-
-
-def _uncompiled() -> AbstractContextManager[Any]:
-    """Compiled parts of a model run as they were written: another mode would compile them anew, and a kept graph is refused."""
-    # What is compiled has loaded the compiler; loading it here only to ask would take seconds.
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()

@@ -116,11 +116,11 @@ class PuzzleMix(PairMethod):
             return super().prepare(model, x, y, generator=generator, output=output, given=given)
         pixels = self._pixels(x)
         most, step = self.adv_eps / 255, (self.adv_eps + 2) / 255
-        start = (torch.rand(x.shape, generator=generator, dtype=x.dtype) * 2 - 1).to(x.device) * most
+        start = (torch.rand(x.shape, generator=generator, dtype=x.dtype, device="cpu") * 2 - 1).to(x.device) * most
         start = (pixels + start).clamp(0, 1) - pixels
         std = _per_channel(self.std, x)
         clean = clean_pass(model, x + start / std, y, training=self.clean_weight > 0, output=output)
-        scale = torch.rand((), generator=generator, dtype=torch.float64).item()
+        scale = torch.rand((), generator=generator, dtype=torch.float64, device="cpu").item()
         noise = (start + step * clean.gradient.sign()).clamp(-most, most) * scale
         noise = ((pixels + noise).clamp(0, 1) - pixels) / std
         maps = {"noise": noise} if "saliency" in given else {"noise": noise, "saliency": clean.saliency}

@@ -16,7 +16,7 @@ SLACK = 1e-3  # what rounding may add to pixels that were normalised and are tak
 
 
 def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
-    """``[B, rows, columns]`` in float64, sum 1 per sample: what each block holds of ``saliency [B, H, W]``; even if none has any."""
+    """``[B, rows, columns]`` in float64, sum 1 per sample: what blocks hold of ``saliency [B, H, W]``; even where it is 0."""
     held = block_sums(saliency.to(torch.promote_types(saliency.dtype, torch.float32)), grid).to(torch.float64)
     total = held.flatten(1).sum(1)[:, None, None]
     return torch.where(total > 0, held / total.where(total > 0, 1.0), 1 / held[0].numel())

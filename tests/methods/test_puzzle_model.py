@@ -1,0 +1,171 @@
+"""What puzzle mix asks of a model and of its surroundings: saliency, clean loss, noise, workers, a machine without numba."""
+
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import multimix as mm
+from oracles import seeded
+from salient import WithMap
+
+
+def batch_of(size, batch=4):
+    return torch.rand(batch, 3, *size, generator=seeded(0))
+
+
+def small_network(size, classes=3):
+    torch.manual_seed(0)
+    width = size[0] * size[1]
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(4 * width, classes))
+
+
+def test_with_a_model_saliency_comes_by_itself():
+    x = batch_of((9, 12))
+    y = torch.tensor([0, 1, 2, 0])
+    model, method = small_network((9, 12)), mm.PuzzleMix(k=3)
+    saliency = mm.input_saliency(model, x, y)
+    plan = method.plan(x, saliency=saliency, generator=seeded(5))
+    logits, target = mm.mixed_logits(model.eval(), method, x, y, generator=seeded(5))
+    torch.testing.assert_close(logits, model(plan.mix(x)))
+    torch.testing.assert_close(target, plan.mix_target(y, 3))
+    mixed = mm.Mix(method, 3, model=model, seed=1)
+    again = mm.Mix(method, 3, seed=1)
+    for ours, given in zip(mixed(x, y), again(x, y, saliency=saliency), strict=True):
+        assert torch.equal(ours, given)
+    handed = mm.mixed_logits(model, method, x, y, saliency=saliency, generator=seeded(5))
+    assert torch.equal(handed[0], logits)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3)])
+def test_clean_weight_adds_the_clean_loss(scale, factor):
+    x = batch_of((9, 12))
+    y = torch.tensor([0, 1, 2, 0])
+    model = small_network((9, 12))
+    reference = small_network((9, 12))
+    method = mm.PuzzleMix(k=2, clean_weight=0.3, clean_scale=scale)
+    mm.mixed_loss(model, method, x, y, loss=mm.softmax_bce, generator=seeded(2)).backward()
+    # By hand: the clean pass first, in training mode, its input gradient as saliency; then the mixed batch.
+    source = x.clone().requires_grad_()
+    clean = nn.functional.cross_entropy(reference(source), y)
+    (gradient,) = torch.autograd.grad(clean, source, retain_graph=True)
+    plan = method.plan(x, saliency=gradient.square().mean(1).sqrt(), generator=seeded(2))
+    mixed = mm.softmax_bce(reference(plan.mix(x)), plan.mix_target(y, 3))
+    (mixed + factor * clean).backward()
+    for ours, expected in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, expected.grad)
+    assert torch.equal(model[1].running_mean, reference[1].running_mean), (
+        "batch norm saw the clean and the mixed batch, once each"
+    )
+
+
+class Linear(nn.Module):
+    """One weight per place and class: the gradient by x is known."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, *shape, generator=seeded(9)))
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(x.detach())
+        return torch.einsum("bchw,kchw->bk", x, self.weight)
+
+
+def test_adversarial_noise_is_the_published_one():
+    pixels = batch_of((8, 8), batch=3)
+    pixels[0, 0, 0, :2] = torch.tensor([0.0, 1.0])  # no room below and above
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+    column = [torch.tensor(part).reshape(3, 1, 1) for part in (mean, std)]
+    x, y = (pixels - column[0]) / column[1], torch.tensor([0, 1, 0])
+    model = Linear((3, 8, 8))
+    method = mm.PuzzleMix(mean=mean, std=std, adv_p=1.0, adv_eps=10.0).choose(generator=seeded(0))
+    assert method.adv_roles == (True, True)
+    prepared = method.prepare(model, x, y, generator=seeded(4))
+    generator = seeded(4)
+    start = ((torch.rand(3, 3, 8, 8, generator=generator) * 2 - 1) * 10 / 255 + pixels).clamp(0, 1) - pixels
+    torch.testing.assert_close(model.seen[0], x + start / column[1])
+    scale = float(torch.rand((), generator=generator, dtype=torch.float64))
+    # d CE / dx = Σ_k (p_k − y_k) w_k, at the perturbed input.
+    p = torch.einsum("bchw,kchw->bk", model.seen[0], model.weight).softmax(1)
+    gradient = torch.einsum("bk,kchw->bchw", p - nn.functional.one_hot(y, 2), model.weight)
+    delta = ((start + 12 / 255 * gradient.sign()).clamp(-10 / 255, 10 / 255) * scale + pixels).clamp(0, 1) - pixels
+    torch.testing.assert_close(prepared.given["noise"], (delta / column[1]).detach(), atol=1e-5, rtol=1e-4)
+    saliency = prepared.given["saliency"]
+    torch.testing.assert_close(saliency, gradient.square().mean(1).sqrt().detach(), atol=1e-5, rtol=1e-3)
+    for roles in ((True, False), (False, True), (True, True)):
+        plan = replace(method, adv_roles=roles).plan(x, **prepared.given, generator=seeded(1))
+        assert (plan.noise is not None, plan.noise_pair is not None) == roles
+
+
+def test_adversarial_coins():
+    """Two coins per batch, each with probability adv_p; without heads no noise is asked for."""
+    generator = seeded(0)
+    method = mm.PuzzleMix(adv_p=0.3)
+    thrown = [method.choose(generator=generator) for _ in range(2000)]
+    counts = Counter(chosen.adv_roles for chosen in thrown)
+    for roles, count in counts.items():
+        chance = (0.3 if roles[0] else 0.7) * (0.3 if roles[1] else 0.7)
+        assert abs(count - 2000 * chance) < 4 * (2000 * chance * (1 - chance)) ** 0.5
+    assert all(("noise" in chosen.needs) == any(chosen.adv_roles) for chosen in thrown)
+    assert thrown[0].choose(generator=None) is thrown[0]
+    x = batch_of((8, 8))
+    model = Linear((3, 8, 8))
+    for seed in range(8):
+        logits, _ = mm.mixed_logits(model, mm.PuzzleMix(k=2, adv_p=0.5), x, torch.tensor([0, 1, 0, 1]), generator=seeded(seed))
+        assert logits.shape == (8, 2)
+    with pytest.raises(ValueError, match="adversarial noise needs pixels in 0 … 1, got .* say with mean= and std="):
+        mm.mixed_logits(model, mm.PuzzleMix(adv_p=1.0), x - 0.2, torch.tensor([0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_data_loader_workers(start):
+    """Kernels that this process has loaded work in forked workers, and spawned ones load them: same masks as here."""
+    x, y = torch.rand(32, 3, 16, 16, generator=seeded(0)), torch.arange(32)
+    method = mm.PuzzleMix(k=2, blocks=(4, 8), transport_eps=0.1)
+    method.plan(x, saliency=x.mean(1))
+    mix = mm.Mix(method, num_classes=32, seed=0)
+    loader = DataLoader(
+        TensorDataset(x, y), 4, num_workers=2, collate_fn=WithMap(mix), multiprocessing_context=start, persistent_workers=False
+    )
+    batches = list(loader)
+    again = mm.Mix(method, num_classes=32, seed=0)
+    repeated = list(DataLoader(TensorDataset(x, y), 4, num_workers=2, collate_fn=WithMap(again), multiprocessing_context=start))
+    assert len(batches) == 8
+    for (mixed, target), (mixed_again, target_again) in zip(batches, repeated, strict=True):
+        assert mixed.shape == (8, 3, 16, 16)
+        assert torch.equal(mixed, mixed_again)
+        assert torch.equal(target, target_again)
+    changed = [not torch.equal(mixed[4:], own) for (mixed, _), own in zip(batches, x.split(4), strict=True)]
+    assert sum(changed) > 4
+    assert len({tuple(target.flatten().tolist()) for _, target in batches}) == 8
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import torch, multimix as mm
+x = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+saliency = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(1)) ** 4
+mm.warmup()
+for seed in range(3):
+    plan = mm.PuzzleMix(k=3, transport_eps=0.1).plan(x, saliency=saliency, generator=torch.Generator().manual_seed(seed))
+    assert plan.mix(x).shape == (12, 3, 16, 16)
+    print(*plan.levels.flatten().tolist())
+"""
+
+
+def test_without_numba_a_notice_and_the_same_masks():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=True)
+    assert done.stderr == "numba is not installed: multimix falls back to slower kernels in torch (pip install numba)\n"
+    x, saliency = torch.rand(4, 3, 16, 16, generator=seeded(0)), torch.rand(4, 16, 16, generator=seeded(1)) ** 4
+    for seed, line in enumerate(done.stdout.splitlines()):
+        plan = mm.PuzzleMix(k=3).plan(x, saliency=saliency, generator=seeded(seed))
+        assert line == " ".join(map(str, plan.levels.flatten().tolist()))
+    assert len(done.stdout.splitlines()) == 3
