@@ -46,7 +46,7 @@ def mix_rows(
     order = np.array(chain(pairs.tolist()), np.int64)
     arrays = (*views, pairs, order, weight, across, *moves, *edges)
     least = max(1, LEAST // (k * channels * height * width))
-    with noticed("mix_pairs"):
+    with noticed(mix_pairs):
         in_chunks(lambda start, stop: mix_pairs(*arrays, unit, start, stop), batch, None, least)
 
 

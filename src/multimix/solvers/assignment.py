@@ -56,10 +56,10 @@ def assigned_blocks(
     if not compiled:
         (_fill_exact if rule == "exact" else _fill_reference)(*arrays)
         return source.reshape(k, batch, blocks)
-    with noticed(f"assignment_{rule}"):
-        from . import assignment_kernel
+    from . import assignment_kernel
 
-        fill = assignment_kernel.exact if rule == "exact" else assignment_kernel.reference
+    fill = assignment_kernel.exact if rule == "exact" else assignment_kernel.reference
+    with noticed(fill):
         in_chunks(lambda start, stop: fill(*arrays, start, stop), k * batch, threads, max(1, LEAST // blocks))
     return source.reshape(k, batch, blocks)
 

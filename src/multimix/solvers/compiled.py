@@ -15,9 +15,9 @@ from ..checks import check_choice
 
 Backend = Literal["auto", "numba", "torch"]
 
-NOTICE_AFTER = 1.5  # seconds: loading from the cache takes less, compiling more
+NOTICE_AFTER = 1.0  # seconds
 log = logging.getLogger("multimix")
-_used: set[str] = set()
+_used: set[Callable[..., Any]] = set()
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,20 +41,24 @@ def uses_numba(backend: Backend) -> bool:
 
 
 @contextmanager
-def noticed(kernel: str) -> Iterator[None]:
-    """Tells in one line that kernels are being compiled, if the first use of ``kernel`` in this process takes long."""
-    if kernel in _used:
+def noticed(function: Callable[..., Any]) -> Iterator[None]:
+    """Tells in one line that a kernel is being compiled, if its first use in this process takes long for that reason."""
+    if function in _used:
         yield
         return
-    words = "multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)"
-    timer = threading.Timer(NOTICE_AFTER, log.warning, [words])
+
+    def tell() -> None:
+        if any(function.stats.cache_misses.values()):  # type: ignore[attr-defined]  # a numba dispatcher; loading may be slow too
+            _say("multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)")
+
+    timer = threading.Timer(NOTICE_AFTER, tell)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        _used.add(kernel)
+        _used.add(function)
 
 
 def in_chunks(work: Callable[[int, int], object], count: int, threads: int | None = None, least: int = 1) -> None:
@@ -77,5 +81,11 @@ def in_chunks(work: Callable[[int, int], object], count: int, threads: int | Non
 def _numba_is_there() -> bool:
     if importlib.util.find_spec("numba") is not None:
         return True
-    log.warning("numba is not installed: multimix falls back to slower kernels in torch (pip install numba)")
+    _say("numba is not installed: multimix falls back to slower kernels in torch (pip install numba)")
     return False
+
+
+@cache
+def _say(sentence: str) -> None:
+    """Once per process."""
+    log.warning(sentence)

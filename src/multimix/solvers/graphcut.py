@@ -53,6 +53,6 @@ def problem_levels(problem: CutProblem, *, threads: int | None = None, backend: 
     bend = torch.tensor(problem.bend)
     arrays = [part.numpy() for part in (problem.base, problem.down, problem.right, problem.slope, order, bend, levels)]
     least = max(1, 20_000 // problem.base[0].numel())  # about a millisecond of work, below which a second thread costs more
-    with noticed("cut_levels"):
+    with noticed(cut_levels):
         in_chunks(lambda start, stop: cut_levels(*arrays, start, stop), batch, threads, least)
     return levels

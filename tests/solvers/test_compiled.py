@@ -1,0 +1,81 @@
+"""Kernels: compiled lazily with a notice, kept on disk, forgotten by nobody; threads that share work evenly."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from multimix.solvers import compiled
+
+RUN = """
+import logging, sys
+import torch
+import multimix as mm
+assert not any(name.split(".")[0] == "numba" for name in sys.modules), "numba is loaded only when it is needed"
+mm.warmup()
+from multimix.solvers.graphcut_kernel import cut_levels
+print(sum(cut_levels.stats.cache_hits.values()), sum(cut_levels.stats.cache_misses.values()))
+"""
+
+
+def test_compiled_once_with_a_notice_then_loaded_in_silence(tmp_path):
+    """Two processes with a cache folder of their own: the first compiles and says so, the second loads."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    runs = [
+        subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env=environment) for _ in range(2)
+    ]
+    assert [run.stdout.split() for run in runs] == [["0", "1"], ["1", "0"]]
+    notice = "multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)\n"
+    assert runs[0].stderr == notice
+    assert runs[1].stderr == ""
+
+
+def test_a_folder_nobody_may_write_to_is_no_obstacle(monkeypatch):
+    numba = pytest.importorskip("numba")
+    asked = []
+
+    def njit(**options):
+        asked.append(options)
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert compiled.kernel(len) is len
+    assert asked == [{"nogil": True, "cache": True}, {"nogil": True}]
+
+
+@pytest.mark.parametrize(
+    ("count", "threads", "least", "parts"), [(10, 1, 1, 1), (10, 3, 1, 3), (10, 4, 4, 2), (3, 8, 1, 3), (0, 2, 1, 1)]
+)
+def test_work_is_cut_into_even_parts(count, threads, least, parts):
+    seen, lock = [], threading.Lock()
+
+    def work(start, stop):
+        with lock:
+            seen.append((start, stop))
+
+    compiled.in_chunks(work, count, threads, least)
+    seen.sort()
+    assert len(seen) == parts
+    assert [place for start, stop in seen for place in range(start, stop)] == list(range(count))
+    assert max(stop - start for start, stop in seen) - min(stop - start for start, stop in seen) <= 1
+
+
+def test_an_error_in_a_thread_is_raised():
+    def work(start, stop):
+        raise ValueError("in a thread")
+
+    with pytest.raises(ValueError, match="in a thread"):
+        compiled.in_chunks(work, 4, 2)
+
+
+def test_numba_asked_for_by_name_must_be_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ValueError, match="backend='numba' needs numba: pip install numba, or use backend='auto'"):
+        compiled.uses_numba("numba")
+    assert compiled.uses_numba("torch") is False
+    with pytest.raises(ValueError, match="no backend 'cpu'; there are auto, numba, torch"):
+        compiled.uses_numba("cpu")
