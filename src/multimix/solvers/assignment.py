@@ -35,7 +35,7 @@ def assigned_blocks(
 
     ``reference`` is the rule of the public code: as many rounds as the longer side has blocks, in which each block bids
     ε d² − saliency where that is least and the lowest bid below 0 wins. It is not optimal, and where nobody won, the place keeps
-    its own block, even if that block has won elsewhere; the public code shows the mean colour there.
+    its own block, even if that block has won elsewhere; the public code leaves it blank.
 
     Without numba ``exact`` needs scipy; the cost J is the same, but of several optima another one may be returned.
     """

@@ -11,9 +11,12 @@ of λ leaves, apart from a constant, one slope for all blocks and all steps. q i
 from math import comb, log
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+Array = NDArray[np.float64]
 LabelCost = Literal["l1", "l2", "l4"]
 
 # Costs are rounded to whole multiples of 2^−36, so that optima, ties and their order in λ are exact; sums stay below 2^62.
@@ -56,24 +59,20 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
 
     λ is kept 10⁻⁷ away from 0 and 1, where the slope would be infinite.
     """
-    d = labels - 1
-    batch, rows, columns = terms.cost.shape
-    power = int(cost[1])
-    weight = eta / (rows * columns) * SCALE
-    lam = lam.to("cpu", torch.float64).clamp(EDGE, 1 - EDGE)
-    prior = torch.tensor([log(comb(d, p + 1)) - log(comb(d, p)) for p in range(d)], dtype=torch.float64, device="cpu")
-    base = (terms.cost.cpu() * (SCALE / d)).unsqueeze(1) - (prior * weight)[:, None, None]
-    down, right = (edge.cpu() * (SCALE / d**power) for edge in (terms.down, terms.right))
-    slope = torch.logit(lam) * weight
+    d, power = labels - 1, int(cost[1])
+    weight = eta / terms.cost[0].numel() * SCALE
+    # In numpy, whose calls cost a fraction of torch's on arrays this small.
+    costs, down, right, shares = (part.cpu().numpy() for part in (*terms, lam.to(torch.float64)))
+    shares = shares.clip(EDGE, 1 - EDGE)
+    prior = np.array([log(comb(d, p + 1)) - log(comb(d, p)) for p in range(d)]) * weight
+    base = costs[:, None] * (SCALE / d) - prior[:, None, None]
+    down, right = down * (SCALE / d**power), right * (SCALE / d**power)
+    slope = np.broadcast_to(np.log(shares / (1 - shares)) * weight, (len(shares), len(costs)))
     _check_size(base, slope, down, right, d**power)
-    base, down, right, slope = (torch.round(part).to(torch.int64) for part in (base, down, right, slope))
-    return CutProblem(
-        base.contiguous(),
-        down.clamp(min=0).contiguous(),
-        right.clamp(min=0).contiguous(),
-        slope.expand(-1, batch).contiguous(),
-        tuple((gap + 1) ** power - 2 * gap**power + abs(gap - 1) ** power if gap else 1 for gap in range(d)),
-    )
+    whole = [np.rint(part).astype(np.int64, order="C") for part in (base, down.clip(0), right.clip(0), slope)]
+    bend = (1, *((gap + 1) ** power - 2 * gap**power + (gap - 1) ** power for gap in range(1, d)))
+    base_, down_, right_, slope_ = map(torch.from_numpy, whole)
+    return CutProblem(base_, down_, right_, slope_, bend)
 
 
 def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
@@ -88,14 +87,12 @@ def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
     return unary + down + right
 
 
-def _check_size(base: Tensor, slope: Tensor, down: Tensor, right: Tensor, steepest: int) -> None:
+def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: int) -> None:
     """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
-    blocks = base[0].numel()
-    largest = base.abs().flatten(1).sum(1).max() + blocks * slope.abs().max()
-    for weights in (down, right):
-        largest = largest + 2 * steepest * weights.abs().flatten(1).sum(1).max()
-    if not float(largest) < LARGEST:
+    largest = np.abs(base).sum((1, 2, 3)) + base[0].size * np.abs(slope).max(0)
+    largest = (largest + 2 * steepest * (np.abs(down).sum((1, 2)) + np.abs(right).sum((1, 2)))).max()
+    if not largest < LARGEST:
         raise ValueError(
-            f"the mask energy is too large to be solved exactly, got {float(largest) / SCALE:.3g}: "
+            f"the mask energy is too large to be solved exactly, got {largest / SCALE:.3g}: "
             "are x and the saliency finite, and beta and eta of ordinary size?"
         )

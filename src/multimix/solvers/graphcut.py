@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,9 +34,9 @@ def solve_masks(
     if max(terms.cost.shape[1:]) > MOST_BLOCKS:
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     levels = problem_levels(quantised(terms, lam, labels, eta, cost), threads=threads, backend=backend)
-    lam = lam.to("cpu").expand(-1, levels.shape[1])
-    levels[lam <= 0] = 0
-    levels[lam >= 1] = labels - 1
+    share = np.broadcast_to(lam.cpu().numpy(), levels.shape[:2])
+    levels.numpy()[share <= 0] = 0
+    levels.numpy()[share >= 1] = labels - 1
     return levels
 
 
@@ -49,9 +50,9 @@ def problem_levels(problem: CutProblem, *, threads: int | None = None, backend: 
 
     batch, _, rows, columns = problem.base.shape
     levels = torch.empty(len(problem.slope), batch, rows, columns, dtype=torch.uint8)
-    order = torch.argsort(problem.slope, dim=0, descending=True, stable=True)
-    bend = torch.tensor(problem.bend)
-    arrays = [part.numpy() for part in (problem.base, problem.down, problem.right, problem.slope, order, bend, levels)]
+    base, down, right, slope = (part.numpy() for part in problem[:4])
+    order = np.argsort(-slope, axis=0, kind="stable")
+    arrays = (base, down, right, slope, order, np.array(problem.bend), levels.numpy())
     least = max(1, 20_000 // problem.base[0].numel())  # about a millisecond of work, below which a second thread costs more
     with noticed(cut_levels):
         in_chunks(lambda start, stop: cut_levels(*arrays, start, stop), batch, threads, least)
