@@ -1,0 +1,1 @@
+"""Training that can be stopped at any moment: step, schedule, checkpoint, loop."""

@@ -1,0 +1,131 @@
+"""Checkpoints: written at once, verified when read, the last two kept; plain tensors and JSON, so that loading runs no code."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ..results import make_folder, write_atomically
+
+FORMAT = "multimix checkpoint 1"
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    """All tensors by name, and whatever else as JSON values; floats come back bit for bit."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+
+def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """The file of this step; older ones than the last two are deleted once it is there.
+
+    It holds one line with format, length and checksum, then a safetensors file.
+    """
+    make_folder(folder)
+    # Clones, because safetensors refuses tensors that share memory, and views of a larger one.
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in checkpoint.tensors.items()}
+    payload = save(tensors, {"values": json.dumps(checkpoint.values, allow_nan=False)})
+    head = {"format": FORMAT, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    path = folder / f"step-{step:09d}.checkpoint"
+    try:
+        write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
+    except OSError as error:
+        raise OSError(f"cannot write {str(path)!r}: {error.strerror}; the checkpoints before it are kept") from error
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """What a file holds, or one sentence that says what is wrong with it."""
+    try:
+        head_line, _, payload = path.read_bytes().partition(b"\n")
+        head = json.loads(head_line)
+        if head["format"] != FORMAT:
+            raise ValueError(f"{path} is no checkpoint of this version, it says {head['format']!r}")
+        if len(payload) != head["bytes"] or hashlib.sha256(payload).hexdigest() != head["sha256"]:
+            raise ValueError(f"{path} is damaged: its content does not have the checksum it was written with")
+        size = int.from_bytes(payload[:8], "little")
+        values = json.loads(json.loads(payload[8 : 8 + size])["__metadata__"]["values"])
+        return Checkpoint(load(payload), values)
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
+        raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
+
+
+def latest_checkpoint(folder: Path, note: Callable[[str], None] = print) -> Checkpoint | None:
+    """The newest checkpoint that can be read, None without one. A damaged file is named and set aside; the one before serves."""
+    found = checkpoints(folder)
+    if not found:
+        return None
+    try:
+        return read_checkpoint(found[-1])
+    except ValueError as error:
+        aside = found[-1].with_name(found[-1].name + ".damaged")
+        os.replace(found[-1], aside)
+        note(f"{error}; set aside as {aside.name}")
+    return latest_checkpoint(folder, note)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The files of a run, oldest first."""
+    return sorted(folder.glob("step-*.checkpoint"))
+
+
+def flattened(state: Mapping[str, Any], name: str) -> Checkpoint:
+    """The ``state_dict`` of a module or an optimiser as tensors called ``name/…`` and JSON values for all else."""
+    tensors: dict[str, Tensor] = {}
+
+    def walk(value: Any, path: str) -> Any:
+        if isinstance(value, Tensor):
+            tensors[path] = value
+            return {"tensor": path}
+        if isinstance(value, Mapping):
+            return {"items": [[key, walk(inner, f"{path}/{key}")] for key, inner in value.items()]}
+        if isinstance(value, list | tuple):
+            return {type(value).__name__: [walk(inner, f"{path}/{i}") for i, inner in enumerate(value)]}
+        return {"value": value}
+
+    return Checkpoint(tensors, {name: walk(state, name)})
+
+
+def unflattened(checkpoint: Checkpoint, name: str) -> Any:
+    """What :func:`flattened` was given."""
+
+    def build(node: Any) -> Any:
+        ((kind, content),) = node.items()
+        if kind == "tensor":
+            return checkpoint.tensors[content]
+        if kind == "items":
+            return {key: build(inner) for key, inner in content}
+        if kind in ("list", "tuple"):
+            parts = [build(inner) for inner in content]
+            return parts if kind == "list" else tuple(parts)
+        return content
+
+    return build(checkpoint.values[name])
+
+
+def joined(*parts: Checkpoint) -> Checkpoint:
+    """Several states in one; no name may occur twice."""
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, Any] = {}
+    for part in parts:
+        clash = (tensors.keys() & part.tensors.keys()) | (values.keys() & part.values.keys())
+        assert not clash, f"two parts of a checkpoint are called {clash}"
+        tensors.update(part.tensors)
+        values.update(part.values)
+    return Checkpoint(tensors, values)
+
+
+def same(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    """Whether two sets of tensors are equal bit for bit."""
+    return first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
