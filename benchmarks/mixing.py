@@ -4,7 +4,8 @@
     python benchmarks/mixing.py --sizes 32 --rounds 400
 
 All candidates of a table run interleaved in one process, in a new random order every round; the table shows medians of CPU time.
-Drawing the plan counts; puzzlemix has 8 × 8 blocks and is given a random map (benchmarks/masks.py is about its masks). "reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
+Drawing the plan counts; puzzlemix has 8 × 8 blocks and is given a random map (benchmarks/masks.py is about its masks). "reused"
+writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
 timm's batch mode runs beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
 """
 
