@@ -15,6 +15,6 @@ def warmup() -> None:
     if not uses_numba("auto"):
         return
     for dtype in (torch.float32, torch.float64):
-        x = torch.linspace(0, 1, 32, dtype=dtype).reshape(2, 1, 4, 4)
-        plan = PuzzleMix(k=1, blocks=(2,), threads=1).plan(x, saliency=x[:, 0], generator=torch.Generator().manual_seed(0))
+        x = torch.linspace(0, 1, 32, dtype=dtype, device="cpu").reshape(2, 1, 4, 4)
+        plan = PuzzleMix(k=1, blocks=(2,), threads=1).plan(x, saliency=x[:, 0], generator=torch.Generator("cpu").manual_seed(0))
         plan.mix(x)

@@ -177,4 +177,4 @@ def test_two_threads_mix_as_one():
 
 def test_a_moved_cell_that_is_too_short_repeats_its_last_place():
     # Five places in two cells: 0 1 | 2 3 4. The first cell shown in place of the second lacks one.
-    assert moved_places(torch.tensor([1, 0]), (1, 5), (1, 2)).tolist() == [2, 3, 0, 1, 1]
+    assert moved_places(torch.tensor([[1, 0], [0, 1]]), (1, 5), (1, 2)).tolist() == [[2, 3, 0, 1, 1], [0, 1, 2, 3, 4]]

@@ -69,7 +69,7 @@ class Linear(nn.Module):
 
     def __init__(self, shape):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(2, *shape, generator=seeded(9)))
+        self.weight = nn.Parameter(torch.randn(2, *shape, generator=seeded(9), device="cpu"))
         self.seen = []
 
     def forward(self, x):
@@ -145,6 +145,25 @@ def test_data_loader_workers(start):
     changed = [not torch.equal(mixed[4:], own) for (mixed, _), own in zip(batches, x.split(4), strict=True)]
     assert sum(changed) > 4
     assert len({tuple(target.flatten().tolist()) for _, target in batches}) == 8
+
+
+def test_a_default_device_changes_nothing():
+    x, saliency = batch_of((16, 12)), torch.rand(4, 16, 12, generator=seeded(1)) ** 4
+    method = mm.PuzzleMix(k=3, blocks=(4,), transport_eps=0.01)
+    plan = method.plan(x, saliency=saliency, generator=seeded(0))
+    mixed = plan.mix(x)
+    assert plan.source is not None or plan.source_pair is not None
+    torch.set_default_device("meta")
+    try:
+        again = method.plan(x, saliency=saliency, generator=torch.Generator("cpu").manual_seed(0))
+        assert torch.equal(again.mix(x), mixed)
+        torch.testing.assert_close(again.mix(x.clone().requires_grad_()).detach(), mixed)
+        assert torch.equal(again.lam, plan.lam)
+        y = torch.zeros(4, dtype=torch.long, device="cpu")
+        attacked = mm.mixed_logits(Linear((3, 16, 12)), mm.PuzzleMix(adv_p=1.0), x, y)
+        assert attacked[0].device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
 
 
 WITHOUT_NUMBA = """

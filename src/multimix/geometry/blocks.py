@@ -143,24 +143,24 @@ class BlockPlan(PairPlan):
         """``z [B, C, H, W]`` with its cells moved as step k has them."""
         if source is None:
             return z
-        place = torch.stack([moved_places(row, self._plane, self.cells) for row in source[k].cpu()]).to(z.device)
+        place = moved_places(source[k], self._plane, self.cells)
         return z.flatten(2).gather(2, place.unsqueeze(1).expand(-1, z.shape[1], -1)).view(z.shape)
 
 
 def moved_places(source: Tensor, size: tuple[int, int], cells: tuple[int, int]) -> Tensor:
-    """``[H·W]``: the place whose value is shown at each place if cell j shows cell ``source[j]``.
+    """``[…, H·W]``: the place whose value is shown at each place if cell j shows cell ``source[…, j]``.
 
     Cells are matched at their first corner; where the moved cell is a place too short, its last place is shown twice.
     """
+    cell = spread(source.long().reshape(*source.shape[:-1], *cells), size)
     index = []
-    cell = source.long().reshape(cells)[block_of(size[0], cells[0])][:, block_of(size[1], cells[1])]
     for axis, (side, count) in enumerate(zip(size, cells, strict=True)):
-        edges, here = torch.tensor(borders(side, count)), block_of(side, count)
-        inside = torch.arange(side) - edges[here]
-        inside = inside[:, None] if axis == 0 else inside
+        edges, here = torch.tensor(borders(side, count), device="cpu"), block_of(side, count)
+        inside = (torch.arange(side, device="cpu") - edges[here]).to(source.device)
+        edges = edges.to(source.device)
         there = cell // cells[1] if axis == 0 else cell % cells[1]
-        index.append(torch.minimum(edges[there] + inside, edges[there + 1] - 1))
-    return (index[0] * size[1] + index[1]).flatten()
+        index.append(torch.minimum(edges[there] + (inside[:, None] if axis == 0 else inside), edges[there + 1] - 1))
+    return (index[0] * size[1] + index[1]).flatten(-2)
 
 
 def _sums(values: Tensor, axis: int, blocks: int) -> Tensor:
