@@ -31,7 +31,7 @@ def test_importing_costs_little_beside_torch():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded[-1] == "False"
-    assert set(loaded[:-1]) - set(sys.stdlib_module_names) == {"multimix"}
+    assert set(loaded[:-1]) - set(sys.stdlib_module_names) <= {"multimix", "numpy"}  # in particular not numba
 
 
 @pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in (ROOT / "src").rglob("*.py")], ids=str)

@@ -1,0 +1,125 @@
+"""Google Speech Commands: one second of one word as a spectrogram ``[1, 161, 101]`` that networks take for an image.
+
+S = STFT of the samples in −1 … 1, Hamming window of 20 ms, a step of 10 ms, ends reflected; log(1 + |S|); 101 frames, zeros after
+the end of short clips; then mean 0 and deviation 1 over the clip.
+"""
+
+import wave
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor
+
+from .base import BadFile, Files, Images, Splits, located, text_lines
+from .bulk import Form, gathered, outcomes
+from .imagenet import class_folders
+
+RATE, WINDOW, HOP, FRAMES = 16000, 320, 160, 101
+BINS = WINDOW // 2 + 1
+LONGEST = (FRAMES - 1) * HOP
+FORM = Form("speech-161x101-1", (1, BINS, FRAMES), torch.float32)
+LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
+FOLDERS = {1: ("speech_commands_v0.01", "speech_commands_v1"), 2: ("speech_commands_v0.02", "speech_commands_v2")}
+CLIPS = 128  # at a time: 16 MB of spectrograms
+
+
+def read_speech_commands_v1(
+    folder: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False, workers: int = 0
+) -> Splits[Images]:
+    """Spectrograms of 30 words: 51,088 train, 6,798 validation and 6,835 test clips by the official lists.
+
+    They take 65 kB each. With ``cache`` they are computed once into files of that folder (the data folder will do), and mapped.
+    ``workers`` processes read the files.
+    """
+    return _spectrogram_splits(folder, 1, cache, skip_bad, workers)
+
+
+def read_speech_commands_v2(
+    folder: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False, workers: int = 0
+) -> Splits[Images]:
+    """The same of version 2: 35 words, 84,843 train, 9,981 validation and 11,005 test clips."""
+    return _spectrogram_splits(folder, 2, cache, skip_bad, workers)
+
+
+def speech_files(folder: str | Path, version: int = 1) -> Splits[Files]:
+    """The same clips as files. What the two lists do not name is for training; the noises in ``_background_noise_`` are left out."""
+    base = located(folder, FOLDERS[version], tuple(LISTS.values()))
+    part_of = {line.strip(): part for part, name in LISTS.items() for line in text_lines(base / name)}
+    classes = tuple(name for name in class_folders(base) if not name.startswith("_"))
+    paths: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    labels: dict[str, list[int]] = {part: [] for part in paths}
+    for label, word in enumerate(classes):
+        for path in sorted((base / word).glob("*.wav")):
+            part = part_of.get(f"{word}/{path.name}", "train")
+            paths[part].append(str(path))
+            labels[part].append(label)
+    if not any(paths.values()):
+        raise BadFile(f"{base} must hold .wav files in one folder per word, it has none")
+    parts = {
+        part: Files(tuple(found), torch.tensor(labels[part], dtype=torch.int64), classes, read_spectrogram)
+        for part, found in paths.items()
+    }
+    return Splits(f"speech_commands_v{version}", parts)
+
+
+def read_spectrogram(path: str) -> Tensor:
+    """The spectrogram of one clip, float32 ``[1, 161, 101]``."""
+    return spectrograms([read_samples(path)])[0]
+
+
+def read_samples(path: str) -> numpy.ndarray:
+    """The samples of a clip, int16 ``[n]``."""
+    try:
+        with wave.open(path, "rb") as clip:
+            found = (clip.getnchannels(), clip.getsampwidth(), clip.getframerate())
+            if found != (1, 2, RATE):
+                channels, width, rate = found
+                raise BadFile(f"{path} must be 16-bit mono at {RATE} Hz, it is {8 * width}-bit with {channels} channels at {rate} Hz")
+            count = clip.getnframes()
+            raw = clip.readframes(count)
+    except FileNotFoundError:
+        raise BadFile(f"{path} is missing") from None
+    except (wave.Error, EOFError, OSError) as error:
+        raise BadFile(f"{path} is no WAV file that can be read ({error or 'it ends too early'})") from None
+    if len(raw) != 2 * count or count == 0:
+        raise BadFile(f"{path} must hold the {count:,} samples its header promises, it holds {len(raw) // 2:,}")
+    return numpy.frombuffer(raw, dtype="<i2")
+
+
+def spectrograms(clips: Sequence[numpy.ndarray]) -> Tensor:
+    """float32 ``[N, 1, 161, 101]`` of N clips of any length, all at once; each comes out as it would alone."""
+    margin = WINDOW // 2
+    padded = numpy.zeros((len(clips), LONGEST + WINDOW), dtype=numpy.float32)
+    for row, clip in zip(padded, clips, strict=True):
+        # Sound behind the last frame has no part in it, but is what its end is reflected from.
+        whole = numpy.pad(clip[: LONGEST + WINDOW], margin, mode="reflect")[: row.size]
+        row[: whole.size] = whole
+    padded /= 32768
+    window = torch.hamming_window(WINDOW)
+    waves = torch.stft(torch.from_numpy(padded), WINDOW, HOP, window=window, center=False, return_complex=True)
+    # A frame belongs to a clip if its centre does; what a later one still holds of the end is zero padding by definition.
+    last = torch.tensor([len(clip) // HOP for clip in clips])
+    loud = waves.abs().log1p().masked_fill_(torch.arange(FRAMES) > last[:, None, None], 0.0)
+    deviation, mean = torch.std_mean(loud, dim=(1, 2), correction=0, keepdim=True)
+    # Silence is 0 everywhere and stays so.
+    return ((loud - mean) / torch.where(deviation > 0, deviation, 1.0)).unsqueeze(1)
+
+
+def _spectrogram_splits(
+    folder: str | Path, version: int, cache: str | Path | None, skip_bad: bool, workers: int
+) -> Splits[Images]:
+    def load(paths: Sequence[str]) -> Iterator[Tensor | BadFile]:
+        clips = outcomes(read_samples, paths, workers)
+        for start in range(0, len(paths), CLIPS):
+            some = [next(clips) for _ in paths[start : start + CLIPS]]
+            made = iter(spectrograms([clip for clip in some if not isinstance(clip, BadFile)]))
+            yield from (clip if isinstance(clip, BadFile) else next(made) for clip in some)
+
+    files = speech_files(folder, version)
+    where = None if cache is None else Path(cache)
+    parts = {
+        part: gathered(split, load, FORM, cache=where, skip_bad=skip_bad) for part, split in files.parts.items() if len(split)
+    }
+    return Splits(files.name, parts)

@@ -1,0 +1,127 @@
+"""The networks of the paper as plain modules, a small sibling of each for CPU work, any other module by import path.
+
+They know nothing about mixing. The whole signal passes ``stem``, ``stage1``, ``stage2``, … one after the other, so manifold mixup
+reaches it by those names; ``mix_layers`` of a network has the points where the reference mixes (None is the input).
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from ...checks import nearest
+from .preact_resnet import PreActResNet, preact_resnet18, preact_resnet18_small
+from .resnet import ResNet, resnet50, resnet50_small
+from .resnext import ResNeXt, resnext29_4_24, resnext29_4_24_small
+from .vgg import SpeechVGG, vgg11, vgg11_small
+from .wide_resnet import WideResNet, wrn16_8, wrn16_8_small
+
+__all__ = ["NETWORKS", "PreActResNet", "ResNeXt", "ResNet", "SpeechVGG", "WideResNet", "network", "parameter_groups"]
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "preact_resnet18": preact_resnet18,
+    "preact_resnet18_small": preact_resnet18_small,
+    "wrn16_8": wrn16_8,
+    "wrn16_8_small": wrn16_8_small,
+    "resnext29_4_24": resnext29_4_24,
+    "resnext29_4_24_small": resnext29_4_24_small,
+    "resnet50": resnet50,
+    "resnet50_small": resnet50_small,
+    "vgg11": vgg11,
+    "vgg11_small": vgg11_small,
+}
+
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+
+
+def network(name: str, num_classes: int, *, in_channels: int | None = None, **options: Any) -> nn.Module:
+    """The network registered under ``name``, or what the import path ``name`` makes.
+
+    An import path is ``package.module:name`` of an nn.Module class or of a function that returns a module; it is called with
+    ``num_classes`` if it takes that. Without ``in_channels`` a network has its own: 3, and 1 for spectrograms.
+    Start values are drawn from torch's global random stream, as by every nn.Module.
+
+    >>> network("preact_resnet18_small", 10, stem_stride=2).head
+    Linear(in_features=128, out_features=10, bias=True)
+    """
+    _check_count("num_classes", num_classes)
+    given = dict(options)
+    if in_channels is not None:
+        _check_count("in_channels", in_channels)
+        given["in_channels"] = in_channels
+    if isinstance(name, str) and ":" in name:
+        return _imported(name, num_classes, given)
+    if not isinstance(name, str) or name not in NETWORKS:
+        known = ", ".join(NETWORKS)
+        raise ValueError(f"no network {name!r}{nearest(name, NETWORKS)}; there are {known}, and any other by package.module:name")
+    _check_options(name, NETWORKS[name], given)
+    return NETWORKS[name](num_classes, **given)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float, *, norm_decay: bool) -> list[dict[str, Any]]:
+    """All parameters for an optimiser, each once; without ``norm_decay`` those of batch norm (and other norms) do not decay.
+
+    That is the ImageNet recipe. The biases of other layers decay.
+    """
+    if not weight_decay >= 0:
+        raise ValueError(f"weight_decay must be at least 0, got {weight_decay:g}")
+    layers = [module for module in model.modules() if isinstance(module, NORMS) and not norm_decay]
+    norms = {id(weight) for layer in layers for weight in layer.parameters(recurse=False)}
+    decayed = [weight for weight in model.parameters() if id(weight) not in norms]
+    spared = [weight for weight in model.parameters() if id(weight) in norms]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def _imported(path: str, num_classes: int, given: dict[str, Any]) -> nn.Module:
+    """What the class or function at an import path makes."""
+    place, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in (*place.split("."), name)):
+        raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
+    try:
+        found = importlib.import_module(place)
+    except ImportError as error:
+        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
+        raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
+    factory: Any = getattr(found, name, None)
+    if not callable(factory) or isinstance(factory, nn.Module):
+        names = [known for known, value in vars(found).items() if callable(value) and not known.startswith("_")]
+        raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")
+    if _takes(factory, "num_classes"):
+        given = {"num_classes": num_classes, **given}
+    _check_options(path, factory, given)
+    made = factory(**given)
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"{path} must make an nn.Module, got {type(made).__name__}")
+    return made
+
+
+def _check_options(name: str, factory: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Raise one sentence unless the factory takes everything given and has defaults for the rest."""
+    options = {key: option for key, option in _named(factory).items() if key != "num_classes"}
+    for wrong in given:
+        if not _takes(factory, wrong):
+            there = ", ".join(options) or "none"
+            raise ValueError(f"{name} has no option {wrong!r}{nearest(wrong, options)}; it has {there}")
+    for key, option in options.items():
+        if option.default is option.empty and key not in given:
+            raise ValueError(f"{name} needs {key}=")
+
+
+def _takes(factory: Callable[..., Any], key: str) -> bool:
+    anything = any(option.kind is option.VAR_KEYWORD for option in inspect.signature(factory).parameters.values())
+    return anything or key in _named(factory)
+
+
+def _named(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What the factory can be given by name."""
+    found = inspect.signature(factory).parameters.items()
+    return {key: option for key, option in found if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)}
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
