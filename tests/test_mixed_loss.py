@@ -130,7 +130,7 @@ def test_prepare_asks_only_for_what_is_missing():
 
 def test_clean_weights_of_methods():
     assert mm.CutMix().clean_weight == 0
-    assert mm.CutMix().clean_scale == "plain"
+    assert mm.CutMix().clean_scale == "auto"
     assert Salient(clean_weight=0.5).clean_weight == 0.5
     assert Salient(p=0.5, clean_weight=0.5, clean_scale="per_class") != Salient(p=0.5, clean_weight=0.5)
     assert mm.OneOf((mm.CutMix(), Salient(clean_weight=0.2), Salient(clean_weight=0.7))).clean_weight == 0.7
@@ -154,7 +154,14 @@ def test_a_clean_loss_that_would_be_lost_is_refused(method):
 @pytest.mark.parametrize("given", [False, True], ids=["asked", "handed in"])
 @pytest.mark.parametrize("y", [labels(), soft_labels()], ids=["indices", "soft"])
 @pytest.mark.parametrize(
-    ("scale", "loss", "factor"), [("plain", mm.soft_cross_entropy, 1), ("per_class", mm.softmax_bce, 2 / CLASSES)]
+    ("scale", "loss", "factor"),
+    [
+        ("plain", mm.soft_cross_entropy, 1),
+        ("per_class", mm.softmax_bce, 2 / CLASSES),
+        ("auto", mm.soft_cross_entropy, 1),
+        ("auto", mm.softmax_bce, 2 / CLASSES),
+        ("plain", mm.softmax_bce, 1),
+    ],
 )
 def test_the_clean_term_by_hand(scale, loss, factor, y, given):
     """Gradients against the sum written out: the clean term once, not K times, on unsmoothed labels."""

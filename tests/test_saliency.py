@@ -195,3 +195,11 @@ def test_a_kept_loss_reaches_what_is_behind_x():
     found = clean_pass(model, x + shift, y, training=True)
     found.loss.backward()
     torch.testing.assert_close(shift.grad.flatten() * 6, found.gradient.sum((0, 2, 3)), atol=1e-5, rtol=1e-4)
+
+
+def test_one_hot_rows_of_any_type_are_indices():
+    model, x, y = Network(dropout=0), images(), labels()
+    expected = mm.input_saliency(model, x, y)
+    rows = torch.nn.functional.one_hot(y, CLASSES)
+    for kind in (torch.long, torch.bool, torch.float32, torch.bfloat16):
+        torch.testing.assert_close(mm.input_saliency(model, x, rows.to(kind)), expected)

@@ -66,8 +66,20 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
     saliency = saliency.detach().reshape(wanted).to(x.device)
     low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
-        raise ValueError("saliency must be finite and at least 0 everywhere")
+        raise ValueError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}")
     return saliency
+
+
+def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
+    """``noise`` as something that can be added to ``x``, or one sentence."""
+    if not isinstance(noise, Tensor):
+        raise TypeError(f"noise must be a torch.Tensor, got {type(noise).__name__}")
+    if noise.shape != x.shape or not noise.is_floating_point():
+        raise ValueError(f"noise must be floating point of shape {list(x.shape)} like x, got {noise.dtype} {list(noise.shape)}")
+    noise = noise.detach().to(x.device)
+    if readable(noise) and not bool(torch.isfinite(noise).all()):
+        raise ValueError("noise must be finite, got NaN or infinity")
+    return noise
 
 
 def check_share(name: str, value: float) -> None:

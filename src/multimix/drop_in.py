@@ -68,9 +68,9 @@ class Mix:
         self.check = check
         self.reuse_buffer = reuse_buffer
         self._buffer: tuple[Any, Tensor] | None = None
-        self._switch = torch.ones((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+        self._switch = torch.ones((), dtype=torch.bool, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
-        self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         self._stream: tuple[tuple[int, int, int], torch.Generator] | None = None  # of a process, a rank, a worker
         self._rank = 0
 

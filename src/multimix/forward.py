@@ -10,7 +10,7 @@ from .checks import check_batch, check_finite, check_labels, check_share, readab
 from .generator import resolved
 from .hooks import check_layers, hidden_forward
 from .logits import Output, logits_of
-from .loss import soft_cross_entropy
+from .loss import soft_cross_entropy, softmax_bce
 from .methods.base import Method, check_method, chosen_method, chosen_plan
 from .plan import PairPlan
 from .target import soft_target
@@ -75,11 +75,14 @@ def mixed_loss(
 
     ``clean_weight`` and ``clean_scale`` are the method's own; without a weight, and for a batch that stays unmixed, there is no
     clean term. Its pass runs in the model's mode, so batch norm sees the clean batch, too, and serves the saliency as well.
-    The clean labels are not smoothed. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over classes.
+    The clean labels are not smoothed. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over classes, and taken
+    for it unless the method says otherwise.
 
     Under DistributedDataParallel the clean pass runs on the module inside, and one ``backward`` averages both terms. Since
     every rank throws its own coins, layers that talk to other ranks (SyncBatchNorm) need a method that is never skipped.
     """
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
     logits, target = _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
@@ -89,7 +92,8 @@ def mixed_loss(
         raise ValueError(f"loss must give one number as a tensor, got {got}")
     if chosen is None or clean is None:
         return value
-    scale = 2 / logits.shape[1] if chosen.clean_scale == "per_class" else 1
+    per_class = chosen.clean_scale == "per_class" or (chosen.clean_scale == "auto" and loss is softmax_bce)
+    scale = 2 / logits.shape[1] if per_class else 1
     return value + chosen.clean_weight * scale * clean
 
 

@@ -43,9 +43,10 @@ def input_saliency(
     must give a scalar (a sum over the batch rather than a mean, which can underflow in float16). ``output`` says where a model
     that returns more than one tensor keeps its logits.
 
-    The model runs in evaluation mode and is left as it was: parameters, their ``.grad`` and ``requires_grad``, buffers, the mode
-    of every layer, torch's random state, the hooks of DistributedDataParallel. A compiled model runs uncompiled. Works inside
-    ``autocast``, ``no_grad`` and ``inference_mode``. In float32, or float64 for a float64 ``x``; detached.
+    The model runs in evaluation mode and is left as it was: parameters, their ``.grad`` and ``requires_grad``, the statistics of
+    batch norm, the mode of every layer, torch's random state, the hooks of DistributedDataParallel. A compiled model runs
+    uncompiled. Works inside ``autocast``, ``no_grad`` and ``inference_mode``; not with checkpointing of the reentrant kind, which
+    torch refuses. In float32, or float64 for a float64 ``x``; detached.
     """
     return clean_pass(model, x, y, training=False, output=output, loss=loss).saliency
 
@@ -106,7 +107,10 @@ def _gradient(value: Tensor, source: Tensor, *, scale: int, keep: bool) -> Tenso
 
 def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> None:
     if not isinstance(model, nn.Module):
-        raise TypeError(f"saliency needs an nn.Module, whose mode can be set, got {type(model).__name__}")
+        raise TypeError(
+            f"saliency needs an nn.Module, whose mode can be set, got {type(model).__name__}: "
+            "wrap it in one, or hand in a map as saliency="
+        )
     if torch.compiler.is_compiling():
         raise MixingError(TRACED)
     if not isinstance(x, Tensor):
@@ -121,13 +125,19 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     if y.device != x.device:
         raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
     indices = y.ndim == 1 and not y.is_floating_point() and y.dtype != torch.bool
-    if not indices and not (y.ndim == 2 and y.is_floating_point() and y.shape[1] > 1):
+    if not indices and not (y.ndim == 2 and y.shape[1] > 1):
         raise ValueError(
             f"saliency needs y to be class indices [B] or probabilities [B, C] with at least 2 classes, got {y.dtype} "
             f"{list(y.shape)}: {OWN_LOSS}"
         )
-    if not indices and readable(y) and float(y.min()) < 0:
+    if indices or not readable(y):
+        return
+    if float(y.min()) < 0:
         raise ValueError(f"saliency needs probabilities of classes, at least 0, got {float(y.min()):g}: {OWN_LOSS}")
+    total = y.detach().float().sum(1)
+    if float((total - 1).abs().max()) > 0.01:  # half precision adds up to no better
+        odd = float(total[(total - 1).abs().argmax()])
+        raise ValueError(f"saliency needs probabilities of classes that sum to 1, got rows that sum to {odd:g}: {OWN_LOSS}")
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

@@ -178,3 +178,17 @@ def test_two_threads_mix_as_one():
 def test_a_moved_cell_that_is_too_short_repeats_its_last_place():
     # Five places in two cells: 0 1 | 2 3 4. The first cell shown in place of the second lacks one.
     assert moved_places(torch.tensor([[1, 0], [0, 1]]), (1, 5), (1, 2)).tolist() == [[2, 3, 0, 1, 1], [0, 1, 2, 3, 4]]
+
+
+def test_strided_plans_and_buffers_compile_nothing_new():
+    from multimix.geometry.blocks_kernel import mix_pairs
+
+    x = torch.randn(4, 3, 8, 8, generator=seeded(0))
+    plan = block_plan(4, (8, 8), (4, 4), k=5, source=shuffled(16, steps=5, batch=4, seed=1))
+    whole = plan.mix(x).unflatten(0, (5, 4))
+    compiled = len(mix_pairs.signatures)
+    assert torch.equal(plan[::2].mix(x), whole[::2].flatten(0, 1))
+    odd = torch.empty(8, 20, 3, 8).permute(1, 2, 0, 3)
+    assert plan.mix(x, out=odd) is odd
+    torch.testing.assert_close(odd, whole.flatten(0, 1))
+    assert len(mix_pairs.signatures) == compiled

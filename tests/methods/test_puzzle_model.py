@@ -42,7 +42,7 @@ def test_with_a_model_saliency_comes_by_itself():
     assert torch.equal(handed[0], logits)
 
 
-@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3)])
+@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3), ("auto", 2 * 0.3 / 3)])
 def test_clean_weight_adds_the_clean_loss(scale, factor):
     x = batch_of((9, 12))
     y = torch.tensor([0, 1, 2, 0])
@@ -119,6 +119,13 @@ def test_adversarial_coins():
     for seed in range(8):
         logits, _ = mm.mixed_logits(model, mm.PuzzleMix(k=2, adv_p=0.5), x, torch.tensor([0, 1, 0, 1]), generator=seeded(seed))
         assert logits.shape == (8, 2)
+    for seed in range(20):  # whatever the coins would say
+        with pytest.raises(TypeError, match="PuzzleMix.plan needs noise="):
+            mm.PuzzleMix(adv_p=0.1).plan(x, saliency=x.mean(1), generator=seeded(seed))
+        with pytest.raises(ValueError, match="PuzzleMix needs noise: give Mix a model="):
+            mm.Mix(mm.PuzzleMix(adv_p=0.1), 2, seed=seed)(x, torch.tensor([0, 1, 0, 1]), saliency=x.mean(1))
+    with pytest.raises(TypeError, match="PuzzleMix.plan needs noise=, which mixed_logits, mixed_loss and Mix"):
+        mm.PuzzleMix(adv_p=1.0).plan(x, saliency=x.mean(1))
     with pytest.raises(ValueError, match="adversarial noise needs pixels in 0 … 1, got .* say with mean= and std="):
         mm.mixed_logits(model, mm.PuzzleMix(adv_p=1.0), x - 0.2, torch.tensor([0, 1, 0, 1]))
 

@@ -144,7 +144,7 @@ def test_threads_do_not_change_a_bit():
 def test_what_cannot_be_solved_is_refused_in_one_sentence():
     terms = random_terms("generic", 1, 3, 3, seed=0)
     lam = torch.tensor([[0.5]])
-    with pytest.raises(ValueError, match="labels must lie in 2 … 256, got 1"):
+    with pytest.raises(ValueError, match="labels must be a whole number in 2 … 256, got 1"):
         solve_masks(terms, lam, labels=1)
     with pytest.raises(ValueError, match="no cost 'l3'; there are l1, l2, l4"):
         solve_masks(terms, lam, cost="l3")
@@ -165,3 +165,30 @@ def test_numbers_near_the_limit_do_not_overflow():
     factor = 2**50
     large = CutProblem(*(part * factor for part in small[:4]), small.bend)
     assert torch.equal(problem_levels(large, backend="numba"), problem_levels(small, backend="numba"))
+
+
+def test_the_limit_is_where_sums_would_leave_64_bits():
+    """Every sum the solvers make stays below 2^63 if quantised lets an energy pass; twice the limit is refused."""
+    terms = random_terms("generic", 1, 3, 3, seed=0)
+    lam = torch.tensor([[0.5]])
+    for factor in (2.0**20, 2.0**24):
+        problem = quantised(terms._replace(cost=terms.cost * factor), lam, 3, 0.2, "l2")
+        assert int(problem.base.abs().sum()) < 2**62
+    assert_brute_force(problem, problem_levels(problem, backend="numba"))
+    size = float(terms.cost.abs().sum())
+    largest = 2.0**26 / size  # the scale is 2^36, the limit 2^62
+    quantised(terms._replace(cost=terms.cost * largest * 0.99), lam, 3, 0.0, "l2")
+    with pytest.raises(ValueError, match="too large to be solved exactly"):
+        quantised(terms._replace(cost=terms.cost * largest * 1.01), lam, 3, 0.0, "l2")
+
+
+def test_lam_is_kept_a_ten_millionth_from_its_ends():
+    terms = random_terms("generic", 1, 2, 2, seed=0)
+    slopes = (
+        quantised(terms, torch.tensor([[1e-12], [1e-7], [2e-7], [1e-6]], dtype=torch.float64), 3, 0.2, "l2").slope[:, 0].tolist()
+    )
+    assert slopes[0] == slopes[1] < slopes[2] < slopes[3]
+    expected = 0.2 / 4 * math.log(1e-7 / (1 - 1e-7)) * 2**36
+    assert slopes[0] == round(expected)
+    free = torch.tensor([[0.3]], requires_grad=True)
+    assert torch.equal(solve_masks(terms, free), solve_masks(terms, free.detach()))

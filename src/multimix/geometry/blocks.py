@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..mixing import into, mix, mixed_batch, rows_like, writes_pay
+from ..mixing import into, memory_format, mix, mixed_batch, rows_like, writes_pay
 from ..plan import PairPlan, check_size
 from ..solvers.compiled import uses_numba
 
@@ -107,7 +107,8 @@ class BlockPlan(PairPlan):
         own = plane if self.noise is None else plane + self.noise.reshape(plane.shape).to(z.dtype)
         pair = plane if self.noise_pair is None else plane + self.noise_pair.reshape(plane.shape).to(z.dtype)
         out_plane = None if out is None else out.view(len(out), *plane.shape[1:])
-        if writes_pay(z) and uses_numba("auto"):
+        direct = out_plane is None or out_plane.is_contiguous(memory_format=memory_format(own))
+        if writes_pay(z) and direct and uses_numba("auto"):
             mixed = self._mix_compiled(own, pair, out_plane)
         else:
             mixed = self._mix_in_torch(own, pair, out_plane)

@@ -38,8 +38,9 @@ def mix_rows(
         flat = z.permute(0, 2, 3, 1).reshape(len(z), 1, height, -1) if last else z
         views.append(flat.numpy())
     nothing = np.empty((0, 0, 0), np.int32)
-    moves = [nothing if s is None else s.numpy() for s in (source, source_pair)]
-    weight = (levels.to(out.dtype) / steps).numpy()
+    # Contiguous, because every other layout would be compiled for anew.
+    moves = [nothing if s is None else s.contiguous().numpy() for s in (source, source_pair)]
+    weight = (levels.to(out.dtype) / steps).contiguous().numpy()
     across = block_of(width, columns).repeat_interleave(unit).numpy()
     edges = [np.array(borders(*pair_), np.int64) for pair_ in ((height, rows), (height, cells[0]), (width, cells[1]))]
     pairs = np.array(partner.tolist(), np.int64)

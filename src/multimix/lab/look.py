@@ -206,7 +206,8 @@ def _options(kind: type[Method], size: int) -> dict[str, Any]:
 
 
 def _first_line(method: Method) -> str:
-    return (type(method).__doc__ or "").strip().splitlines()[0]
+    line = (type(method).__doc__ or "").strip().splitlines()[0]
+    return f"{line} Saliency here is the contrast of the pictures." if "saliency" in method.needs else line
 
 
 def _check_options(k: int, size: int, seed: int) -> None:

@@ -54,7 +54,9 @@ def create(name: str, **options: Any) -> Method:
     accepted = [option.name for option in fields(known[name])]  # type: ignore[arg-type]  # every registered method is a dataclass
     for given in options:
         if given not in accepted:
-            raise ValueError(f"{name} has no option {given!r}{nearest(given, accepted)}; it has {', '.join(accepted)}")
+            ours = known[name].published.get(given)
+            hint = f" (it is called {ours!r} here)" if ours else nearest(given, accepted)
+            raise ValueError(f"{name} has no option {given!r}{hint}; it has {', '.join(accepted)}")
     for missing in required_options(known[name]):
         if missing not in options:
             raise ValueError(f"{name} needs {missing}=")

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -17,7 +18,11 @@ from ..path import Sampler, check_path_options, checked_path, sample_path
 from ..plan import PairPlan, UnmixedPlan
 from ..saliency import clean_pass, input_saliency
 
-CleanScale = Literal["plain", "per_class"]
+WHERE_FROM = {
+    "saliency": ", such as multimix.input_saliency(model, x, y)",
+    "noise": ", which mixed_logits, mixed_loss and Mix(…, model=) make with the model",
+}
+CleanScale = Literal["auto", "plain", "per_class"]
 
 
 class Prepared(NamedTuple):
@@ -32,6 +37,8 @@ class Method(ABC):
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
+    published: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What the authors call options that have another name here."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -55,8 +62,11 @@ class Method(ABC):
 
     @property
     def clean_scale(self) -> CleanScale:
-        """What the clean weight multiplies: ``plain`` the cross-entropy, ``per_class`` 2/C of it, beside a mean over classes."""
-        return "plain"
+        """What the clean weight multiplies: ``plain`` the cross-entropy, ``per_class`` 2/C of it, beside a mean over classes.
+
+        ``auto`` is ``per_class`` beside :func:`multimix.softmax_bce` and ``plain`` beside any other loss.
+        """
+        return "auto"
 
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
         """The method for the next batch, or None if it stays unmixed. All coins are thrown: choosing again draws nothing."""
@@ -89,6 +99,9 @@ class Method(ABC):
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
         check_batch(x, self.mixes_at)
         self.check_given(given)
+        for name in self.needs:
+            if name not in given:
+                raise TypeError(_needs(self, name))  # before any coin is thrown: not now and then in the middle of training
         generator = resolved(generator)
         return chosen_plan(chosen_method(self, generator), x, generator, given)
 
@@ -180,7 +193,8 @@ class PairMethod(PathMethod):
 def check_method(method: Any) -> None:
     """Raise one sentence unless ``method`` is a mixing method, made and not only named."""
     if not isinstance(method, Method):
-        raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {method!r}")
+        got = f"{method!r}; multimix.create makes one by its name" if isinstance(method, str) else type(method).__name__
+        raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {got}")
 
 
 def chosen_method(method: Method, generator: Generator) -> Method | None:
@@ -203,7 +217,7 @@ def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: M
 
 
 def _needs(method: Method, name: str) -> str:
-    return f"{type(method).__name__}.plan needs {name}="
+    return f"{type(method).__name__}.plan needs {name}=" + WHERE_FROM.get(name, "")
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:

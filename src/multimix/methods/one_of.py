@@ -32,7 +32,7 @@ class OneOf(Method):
     def __post_init__(self) -> None:
         methods = tuple(self.methods) if isinstance(self.methods, Iterable) else ()
         if len(methods) == 0 or not all(isinstance(method, Method) for method in methods):
-            raise ValueError(f"methods must be one or more mixing methods, got {self.methods!r}")
+            raise ValueError(f"methods must be a tuple of one or more mixing methods, got {self.methods!r}")
         probabilities = self.probabilities
         probabilities = tuple(1 / len(methods) for _ in methods) if probabilities is None else tuple(probabilities)
         if len(probabilities) != len(methods):

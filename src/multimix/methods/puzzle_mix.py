@@ -3,22 +3,24 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_share, checked_saliency
+from ..checks import check_choice, check_share, checked_noise, checked_saliency
 from ..generator import resolved
 from ..geometry.blocks import BlockPlan, cut_finer, spread
 from ..logits import Output
 from ..plan import PairPlan
 from ..saliency import clean_pass
-from ..solvers.assignment import assigned_blocks
+from ..solvers.assignment import Rule, assigned_blocks
 from ..solvers.compiled import Backend
 from ..solvers.energy import LabelCost
-from ..solvers.graphcut import MOST_BLOCKS, solve_masks
-from ..solvers.terms import OutOfRange, block_saliency, cut_terms
+from ..solvers.graphcut import MOST_BLOCKS, check_labels_option, solve_masks
+from ..solvers.terms import SLACK, OutOfRange, block_saliency, cut_terms
 from .base import CleanScale, Method, PairMethod, Prepared
 
 Transport = Literal["exact", "reference", "none"]
@@ -35,13 +37,26 @@ class PuzzleMix(PairMethod):
     has. ``transport`` moves salient hidden blocks to visible places at a cost of ``transport_eps`` times the squared distance,
     in blocks of ``transport_size`` places (None: the mask's own).
 
-    ``mean`` and ``std`` say how x was normalised: colours count in pixels of 0 … 1. ``clean_weight`` adds the loss of the clean
+    ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels in 0 … 1, in which colours count; without
+    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``clean_weight`` adds the loss of the clean
     batch (:func:`multimix.mixed_loss`). With probability ``adv_p`` each, the samples in the first and in the second role get
-    adversarial noise of up to ``adv_eps``/255.
+    adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the two coins.
     """
 
     name = "puzzlemix"
     aliases = ("puzzle",)
+    published = MappingProxyType(
+        {
+            "mixup_alpha": "alpha",
+            "block_num": "blocks",
+            "n_labels": "labels",
+            "neigh_size": "neighbourhood",
+            "t_eps": "transport_eps",
+            "t_size": "transport_size",
+            "clean_lam": "clean_weight",
+            "mp": "threads",
+        }
+    )
     blocks: tuple[Blocks, ...] = (2, 4, 8, 16)
     labels: int = 3
     beta: float = 1.2
@@ -53,12 +68,12 @@ class PuzzleMix(PairMethod):
     transport_eps: float = 0.8
     transport_size: int | None = None
     clean_weight: float = 0.0
-    clean_scale: CleanScale = "plain"
+    clean_scale: CleanScale = "auto"
     adv_p: float = 0.0
     adv_eps: float = 10.0
     adv_roles: tuple[bool, bool] | None = None
     mean: float | tuple[float, ...] = 0.0
-    std: float | tuple[float, ...] = 1.0
+    std: float | tuple[float, ...] | None = None
     out_of_range: OutOfRange = "refuse"
     threads: int | None = None
     backend: Backend = "auto"
@@ -66,6 +81,9 @@ class PuzzleMix(PairMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "blocks", checked_blocks(self.blocks))
+        for name in ("mean", "std"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _checked_numbers(name, getattr(self, name)))
         for name, kind in (
             ("cost", LabelCost),
             ("transport", Transport),
@@ -75,20 +93,29 @@ class PuzzleMix(PairMethod):
         ):
             check_choice(name, getattr(self, name), get_args(kind))
         for name in ("beta", "gamma", "eta", "transport_eps", "clean_weight", "adv_eps"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)!r}")
-        for name, least in (("labels", 2), ("neighbourhood", 1), ("transport_size", 1), ("threads", 1)):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= least):
-                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
+        if self.adv_eps > 255:
+            raise ValueError(f"adv_eps counts in 255ths of the pixels' range, so it must lie in 0 … 255, got {self.adv_eps!r}")
+        for name, least in (("neighbourhood", 1), ("transport_size", 1), ("threads", 1)):
+            value, optional = getattr(self, name), name != "neighbourhood"
+            if not (optional and value is None) and not (isinstance(value, int) and value >= least):
+                none = ", or None" if optional else ""
+                raise ValueError(f"{name} must be a whole number, at least {least}{none}, got {value!r}")
+        check_labels_option(self.labels)
+        roles = self.adv_roles
+        if roles is not None and not (isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)):
+            raise ValueError(f"adv_roles must be two of True and False, or None to draw them, got {roles!r}")
         check_share("adv_p", self.adv_p)
         if not all(0 < part < math.inf for part in _parts(self.std)):
             raise ValueError(f"std must be positive, got {self.std!r}")
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]``, and ``noise [B, C, *size]`` once the coins say that a role is attacked."""
-        return ("saliency", "noise") if self.adv_roles and any(self.adv_roles) else ("saliency",)
+        """``saliency [B, *size]``, and ``noise [B, C, *size]`` unless it is certain that no role is attacked."""
+        attacked = self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles)
+        return ("saliency", "noise") if attacked else ("saliency",)
 
     @property
     def accepts(self) -> tuple[str, ...]:
@@ -114,6 +141,7 @@ class PuzzleMix(PairMethod):
     ) -> Prepared:
         if "noise" in given or "noise" not in self.needs:
             return super().prepare(model, x, y, generator=generator, output=output, given=given)
+        self._check_channels(x)
         pixels = self._pixels(x)
         most, step = self.adv_eps / 255, (self.adv_eps + 2) / 255
         start = (torch.rand(x.shape, generator=generator, dtype=x.dtype, device="cpu") * 2 - 1).to(x.device) * most
@@ -138,13 +166,13 @@ class PuzzleMix(PairMethod):
     ) -> PairPlan:
         if x.ndim not in (3, 4):
             raise ValueError(f"PuzzleMix needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
-        if len(_parts(self.std)) not in (1, x.shape[1]):
-            raise ValueError(f"std must have one value or one for each of {x.shape[1]} channels, got {len(_parts(self.std))}")
+        self._check_channels(x)
         size = (1, x.shape[2]) if x.ndim == 3 else (x.shape[2], x.shape[3])
         drawn = self.blocks[int(torch.randint(len(self.blocks), (), generator=generator))]
         rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
         grid = min(rows, size[0]), min(columns, size[1])
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
+        noise = None if noise is None else checked_noise(noise, x)
         held = block_saliency(salient, grid)
         terms = cut_terms(
             x.reshape(*x.shape[:2], *size),
@@ -174,16 +202,25 @@ class PuzzleMix(PairMethod):
         held = block_saliency(saliency, cells).cpu()
         moved = []
         for visible, own in ((levels < plan.steps, held), (levels > 0, held[plan.partner])):
-            rule: Any = self.transport
-            source = assigned_blocks(visible, own, self.transport_eps, rule=rule, threads=self.threads, backend=self.backend)
+            rule: Rule = "reference" if self.transport == "reference" else "exact"
+            source = assigned_blocks(visible, own, self.transport_eps, rule=rule, threads=self.threads)
             still = torch.arange(source.shape[2], dtype=torch.int32)
             moved.append(None if bool((source == still).all()) else source)
         return replace(plan, cells=cells, source=moved[0], source_pair=moved[1])
 
+    def _check_channels(self, x: Tensor) -> None:
+        for name in ("mean", "std"):
+            count = len(_parts(getattr(self, name)))
+            if count not in (1, x.shape[1]):
+                raise ValueError(
+                    f"{name} must have one value or one for each of {x.shape[1]} channels, the second axis of x, got {count}"
+                )
+
     def _pixels(self, x: Tensor) -> Tensor:
         pixels = x.detach() * _per_channel(self.std, x) + _per_channel(self.mean, x)
         low, high = float(pixels.min()), float(pixels.max())
-        if not -1e-3 <= low <= high <= 1 + 1e-3:
+        slack = SLACK + torch.finfo(x.dtype).eps
+        if not -slack <= low <= high <= 1 + slack:
             raise ValueError(
                 f"adversarial noise needs pixels in 0 … 1, got {low:.3g} … {high:.3g}: "
                 "say with mean= and std= how x was normalised"
@@ -195,7 +232,7 @@ def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
     """``blocks`` as a tuple of numbers or pairs of numbers, each 1 … 32; one number alone is taken as the only one."""
     found = (blocks,) if isinstance(blocks, int) else tuple(blocks) if isinstance(blocks, Sequence) else ()
     numbers = [n for entry in found for n in (entry if isinstance(entry, tuple) and len(entry) == 2 else (entry,))]
-    if not found or not all(isinstance(n, int) and 1 <= n <= MOST_BLOCKS for n in numbers):
+    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= MOST_BLOCKS for n in numbers):
         raise ValueError(
             f"blocks must be numbers of blocks per side, 1 … {MOST_BLOCKS}, or pairs (rows, columns), "
             f"such as (2, 4, 8, 16), got {blocks!r}"
@@ -203,9 +240,18 @@ def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
     return found
 
 
-def _parts(value: float | tuple[float, ...]) -> tuple[float, ...]:
-    return value if isinstance(value, tuple) else (value,)
+def _checked_numbers(name: str, value: Any) -> float | tuple[float, ...]:
+    """``value`` as a number or a tuple of numbers, whether it came as a list, a tensor or an array."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    parts = value if isinstance(value, list | tuple) else [value]
+    if not parts or not all(isinstance(part, Real) and math.isfinite(part) for part in parts):
+        raise ValueError(f"{name} must be a number or one for each channel, got {value!r}")
+    return tuple(float(part) for part in parts) if isinstance(value, list | tuple) else float(value)
 
 
-def _per_channel(value: float | tuple[float, ...], x: Tensor) -> Tensor:
+def _parts(value: float | tuple[float, ...] | None) -> tuple[float, ...]:
+    return value if isinstance(value, tuple) else (1.0 if value is None else value,)
+
+
+def _per_channel(value: float | tuple[float, ...] | None, x: Tensor) -> Tensor:
     return torch.tensor(_parts(value), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))

@@ -75,7 +75,9 @@ def _fill_exact(visible: Array, saliency: Array, down: Array, right: Array, sour
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
-        raise ImportError("exact transport needs numba or scipy: pip install numba (fast) or pip install scipy") from None
+        raise ImportError(
+            "exact transport needs numba or scipy: install one of them (numba is fast), or use transport='none'"
+        ) from None
     moves = _moves_between(down, right)
     for mask, shown in enumerate(visible):
         costs = moves[:, shown] - saliency[mask % len(saliency)][:, None]

@@ -62,7 +62,7 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
     d, power = labels - 1, int(cost[1])
     weight = eta / terms.cost[0].numel() * SCALE
     # In numpy, whose calls cost a fraction of torch's on arrays this small.
-    costs, down, right, shares = (part.cpu().numpy() for part in (*terms, lam.to(torch.float64)))
+    costs, down, right, shares = (part.cpu().numpy() for part in (*terms, lam.detach().to(torch.float64)))
     shares = shares.clip(EDGE, 1 - EDGE)
     prior = np.array([log(comb(d, p + 1)) - log(comb(d, p)) for p in range(d)]) * weight
     base = costs[:, None] * (SCALE / d) - prior[:, None, None]

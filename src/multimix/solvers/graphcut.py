@@ -29,23 +29,35 @@ def solve_masks(
     ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
     """
     check_choice("cost", cost, get_args(LabelCost))
-    if not 2 <= labels <= 256:
-        raise ValueError(f"labels must lie in 2 … 256, got {labels}")
+    check_labels_option(labels)
     if max(terms.cost.shape[1:]) > MOST_BLOCKS:
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
-    levels = problem_levels(quantised(terms, lam, labels, eta, cost), threads=threads, backend=backend)
-    share = np.broadcast_to(lam.cpu().numpy(), levels.shape[:2])
+    problem = quantised(terms, lam, labels, eta, cost)
+    levels = problem_levels(problem, threads=threads, backend=backend, device=terms.cost.device)
+    share = np.broadcast_to(lam.detach().cpu().numpy(), levels.shape[:2])
     levels.numpy()[share <= 0] = 0
     levels.numpy()[share >= 1] = labels - 1
     return levels
 
 
-def problem_levels(problem: CutProblem, *, threads: int | None = None, backend: Backend = "auto") -> Tensor:
-    """``[K, B, rows, columns]`` uint8: the smallest minimisers of a problem in whole numbers."""
+def check_labels_option(labels: int) -> None:
+    """Raise one sentence unless ``labels`` is a number of values a mask can have."""
+    if not isinstance(labels, int) or not 2 <= labels <= 256:
+        raise ValueError(f"labels must be a whole number in 2 … 256, got {labels!r}")
+
+
+def problem_levels(
+    problem: CutProblem, *, threads: int | None = None, backend: Backend = "auto", device: torch.device | None = None
+) -> Tensor:
+    """``[K, B, rows, columns]`` uint8: the smallest minimisers of a problem in whole numbers.
+
+    The compiled kernel works on the CPU; the solver in torch on ``device``. Its certificates, a bound and a proof for each mask,
+    are what :func:`multimix.solvers.rof.rof_levels` gives beside the levels; a mask it could not prove is told about.
+    """
     if not uses_numba(backend):
         from .rof import rof_levels
 
-        return rof_levels(problem).levels
+        return rof_levels(problem, device=device).levels
     from .graphcut_kernel import cut_levels
 
     batch, _, rows, columns = problem.base.shape

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...warmup import warmup
 from ..results import Store, environment, write_atomically
 from ..study import Written, one_thread
 from .arms import BASELINE, Arm, arms
@@ -54,6 +55,8 @@ def digits(
     # Seed by seed, so that a study that was stopped is still a fair comparison, and a busy machine slows all arms alike.
     runs = [Run(arm, seed) for seed in range(seeds) for arm in chosen]
     with one_thread():
+        if not rebuild and any(arm.method.needs for arm in chosen):
+            warmup()  # or the first run would be charged with compiling
         done = {run: _finished(store, run, note) if rebuild else _obtained(store, run, settings, note) for run in progress(runs)}
     missing = [run for run, result in done.items() if result is None]
     if missing:
