@@ -128,3 +128,26 @@ def test_a_compiled_training_step_is_right_or_refused():
         except mm.MixingError:
             continue
         torch.testing.assert_close(logits, mm.mixed_logits(model, METHOD, X, Y, generator=seeded(seed))[0])
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # dynamo's own look
+@pytest.mark.parametrize("part", ["whole", "inside"])
+def test_the_clean_loss_of_a_compiled_model_with_batch_norm(part):
+    """Clean pass kept, compiled mixed pass, one backward: as without compiling, batch norm's statistics included."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    inner = copy.deepcopy(plain)
+    if part == "inside":
+        inner[1] = torch.compile(inner[1], backend="aot_eager")
+    compiled = inner if part == "inside" else torch.compile(inner, backend="aot_eager")
+    method, x = mm.PuzzleMix(k=2, clean_weight=1.0), X.sigmoid()
+    for step in range(2):
+        losses = [mm.mixed_loss(model, method, x, Y, generator=seeded(step)) for model in (plain, compiled)]
+        for loss in losses:
+            loss.backward()
+        torch.testing.assert_close(*losses)
+    for ours, expected in zip(inner.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, expected.grad, atol=1e-5, rtol=1e-4)
+    for ours, expected in zip(inner.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(ours, expected)
+    assert int(plain[1].num_batches_tracked) == 4

@@ -123,6 +123,8 @@ class PairPlan(ABC):
             return
         if z.requires_grad and torch.is_grad_enabled():
             raise ValueError("out cannot be used while gradients flow through z; leave it out, or detach z")
+        if out.requires_grad:
+            raise ValueError("out must not require grad: it is memory to be filled")
         wanted = [self.k * len(z), *z.shape[1:]]
         if list(out.shape) != wanted or out.dtype != z.dtype or out.device != z.device:
             raise ValueError(f"out must be {z.dtype} {wanted} on {z.device}, got {out.dtype} {list(out.shape)} on {out.device}")

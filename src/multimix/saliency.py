@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +47,7 @@ def input_saliency(
     The model runs in evaluation mode and is left as it was: parameters, their ``.grad`` and ``requires_grad``, the statistics of
     batch norm, the mode of every layer, torch's random state, the hooks of DistributedDataParallel. A compiled model runs
     uncompiled. Works inside ``autocast``, ``no_grad`` and ``inference_mode``; not with checkpointing of the reentrant kind, which
-    torch refuses. In float32, or float64 for a float64 ``x``; detached.
+    torch refuses. Forward hooks of your own do run. In float32, or float64 for a float64 ``x``; detached.
     """
     return clean_pass(model, x, y, training=False, output=output, loss=loss).saliency
 
@@ -78,10 +79,25 @@ def clean_pass(
         x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
-        logits = logits_of(core(source.clone()), output)  # a copy, because a first layer may work in place
+        run = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
+        logits = logits_of(run(source.clone()), output)  # a copy, because a first layer may work in place
         value = _cross_entropy(logits, y) if loss is None else _scalar(loss(logits, y))
         gradient = _gradient(value, source, scale=len(x) if loss is None else 1, keep=keep)
         return CleanPass(root_mean_square(gradient), gradient, value if keep else value.detach())
+
+
+def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:
+    """``model(x)`` on copies of its buffers, whose new values it then takes over.
+
+    The kept graph holds the statistics of batch norm; a compiled pass that follows overwrites the model's own in place, which
+    autograd would refuse.
+    """
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    result = torch.func.functional_call(model, buffers, (x,))
+    with torch.no_grad():
+        for name, value in model.named_buffers():
+            value.copy_(buffers[name])
+    return result
 
 
 def root_mean_square(gradient: Tensor) -> Tensor:

@@ -119,8 +119,9 @@ def test_noise_goes_to_its_role_before_the_moves_and_not_to_targets():
     x = torch.randn(4, 3, 8, 12, generator=seeded(2))
     noise, noise_pair = (torch.randn(4, 3, 8, 12, generator=seeded(seed)) for seed in (8, 9))
     source = shuffled(6, steps=3, batch=4, seed=5)
-    plan = block_plan(4, (8, 12), (2, 3), source=source)
-    for own, pair in ((noise, None), (None, noise_pair), (noise, noise_pair)):
+    moved = block_plan(4, (8, 12), (2, 3), source=source)
+    for own, pair, moves in ((noise, None, source), (None, noise_pair, None), (noise, None, None), (noise, noise_pair, source)):
+        plan = replace(moved, source=moves)
         noisy = replace(plan, noise=own, noise_pair=pair)
         torch.testing.assert_close(noisy.mix(x), by_hand(noisy, x))
         torch.testing.assert_close(noisy.mix(x.clone().requires_grad_()).detach(), by_hand(noisy, x))
@@ -192,3 +193,11 @@ def test_strided_plans_and_buffers_compile_nothing_new():
     assert plan.mix(x, out=odd) is odd
     torch.testing.assert_close(odd, whole.flatten(0, 1))
     assert len(mix_pairs.signatures) == compiled
+
+
+def test_both_roads_have_the_precision_of_x():
+    x = torch.randn(4, 3, 8, 8, generator=seeded(0), dtype=torch.float64)
+    plan = block_plan(4, (8, 8), (4, 4), steps=7)
+    torch.testing.assert_close(plan.mix(x), plan.mix(x.clone().requires_grad_()).detach(), atol=1e-15, rtol=1e-15)
+    with pytest.raises(ValueError, match="out must not require grad: it is memory to be filled"):
+        plan.mix(x, out=torch.empty(12, 3, 8, 8, dtype=torch.float64, requires_grad=True))

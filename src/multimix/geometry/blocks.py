@@ -122,7 +122,7 @@ class BlockPlan(PairPlan):
         return out
 
     def _mix_in_torch(self, own: Tensor, pair: Tensor, out: Tensor | None) -> Tensor:
-        weight = self.levels.to(torch.float32) / self.steps
+        weight = self.levels.to(torch.float64 if own.dtype == torch.float64 else torch.float32) / self.steps
         if self.source is not None or self.source_pair is not None or own is not pair:
             mask = spread(weight, self._plane).unsqueeze(2)
             steps = [

@@ -39,6 +39,7 @@ Try it:
   multimix digits --quick                    every method, K = 1 and 5, on small real images
   multimix variance --quick                  the gradient variance and the paper's propositions
   multimix look                              the K steps of every method on two pictures
+  multimix data check FOLDER                 what is in a folder of data sets
   multimix look --help                       all options of a command
   multimix --version
 """
@@ -160,7 +161,42 @@ def variance(
     _show(run(on=on, quick=quick, rebuild=rebuild, out=out, progress=_bar("Measuring"), note=_note))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "digits": digits, "look": look, "variance": variance}
+def data(
+    action: Annotated[
+        Literal["fetch", "check"], tyro.conf.arg(metavar="fetch|check", help="Download a set, or look at a folder.")
+    ],
+    what: Annotated[str, tyro.conf.arg(metavar="NAME|FOLDER", help="The set to fetch, or the folder to check.")],
+    /,
+    *,
+    folder: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where a fetched set goes.")] = Path("data"),
+    deep: Annotated[bool, tyro.conf.arg(help="Check: decode every file and compare checksums, not only read headers.")] = False,
+) -> None:
+    """Download a data set from its official address, or tell what is in a folder and what is wrong with it.
+
+    A download that was stopped goes on where it was; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100,
+    tiny_imagenet, cub200, speech_commands_v1, speech_commands_v2, fashion_mnist (ImageNet needs registration at its site).
+
+    Try it:
+      multimix data fetch cifar100 --folder data
+      multimix data check data
+      multimix data check data --deep
+    """
+    from .data.command import check, fetch
+
+    if action == "fetch":
+        print(f"wrote {fetch(what, folder, note=_note)}")
+        return
+    for line in check(Path(what), deep=deep):
+        print(line)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "data": data,
+    "demo": demo,
+    "digits": digits,
+    "look": look,
+    "variance": variance,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -103,7 +103,7 @@ class PuzzleMix(PairMethod):
             if not (optional and value is None) and not (isinstance(value, int) and value >= least):
                 none = ", or None" if optional else ""
                 raise ValueError(f"{name} must be a whole number, at least {least}{none}, got {value!r}")
-        check_labels_option(self.labels)
+        check_labels_option(self.labels, self.cost)
         roles = self.adv_roles
         if roles is not None and not (isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)):
             raise ValueError(f"adv_roles must be two of True and False, or None to draw them, got {roles!r}")

@@ -10,6 +10,7 @@ from ..checks import check_choice
 from .compiled import Backend, in_chunks, noticed, uses_numba
 from .energy import CutProblem, CutTerms, LabelCost, quantised
 
+MOST_MEMORY = 2**30  # bytes of the kernel's layers, which grow with the square of the number of labels
 MOST_BLOCKS = 32  # per side: a row of blocks must fit half a word of the kernel
 
 
@@ -29,7 +30,7 @@ def solve_masks(
     ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
     """
     check_choice("cost", cost, get_args(LabelCost))
-    check_labels_option(labels)
+    check_labels_option(labels, cost)
     if max(terms.cost.shape[1:]) > MOST_BLOCKS:
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     problem = quantised(terms, lam, labels, eta, cost)
@@ -40,10 +41,12 @@ def solve_masks(
     return levels
 
 
-def check_labels_option(labels: int) -> None:
+def check_labels_option(labels: int, cost: LabelCost) -> None:
     """Raise one sentence unless ``labels`` is a number of values a mask can have."""
-    if not isinstance(labels, int) or not 2 <= labels <= 256:
-        raise ValueError(f"labels must be a whole number in 2 … 256, got {labels!r}")
+    # A step costs a d^−4th of the weight with l4: with more labels rounding to whole numbers would take too much of it.
+    most = 32 if cost == "l4" else 256
+    if not isinstance(labels, int) or not 2 <= labels <= most:
+        raise ValueError(f"labels must be a whole number in 2 … {most} with cost={cost!r}, got {labels!r}")
 
 
 def problem_levels(
@@ -60,7 +63,13 @@ def problem_levels(
         return rof_levels(problem, device=device).levels
     from .graphcut_kernel import cut_levels
 
-    batch, _, rows, columns = problem.base.shape
+    batch, steps, rows, columns = problem.base.shape
+    memory = (steps * rows * columns + 2) * steps * (rows * columns / 64 + 3) * 8
+    if memory > MOST_MEMORY:
+        raise ValueError(
+            f"{steps + 1} labels on {rows} × {columns} blocks need {memory / 2**30:.1f} GB for each thread, more than "
+            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks, or backend='torch'"
+        )
     levels = torch.empty(len(problem.slope), batch, rows, columns, dtype=torch.uint8)
     base, down, right, slope = (part.numpy() for part in problem[:4])
     order = np.argsort(-slope, axis=0, kind="stable")

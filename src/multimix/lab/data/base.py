@@ -14,7 +14,7 @@ from ...generator import seeded
 Pixels = Tensor | list[Tensor]
 
 
-class BadFile(ValueError):
+class BadFile(ValueError):  # noqa: N818  what it is about, not that it is an error
     """One sentence: which file, and what is wrong with it."""
 
 
@@ -148,7 +148,8 @@ def located(folder: str | Path, names: tuple[str, ...], marks: tuple[str, ...]) 
     for base in (*(folder / name for name in names), folder):
         if any((base / mark).exists() for mark in marks):
             return base
-    raise BadFile(f"{folder} must hold {names[0]}/{f' or {names[0]}/'.join(marks)}, it has neither these nor the folder")
+    what = "has none" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
+    raise BadFile(f"{folder} must hold the folder {names[0]} with {marks[0]} in it, {folder.name or folder} {what}")
 
 
 def text_lines(path: Path) -> list[str]:

@@ -26,7 +26,7 @@ class Form:
     """What the samples of an array are: made how (a name and version), of which shape and type."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, int, int]
     dtype: torch.dtype
 
 
@@ -40,9 +40,14 @@ def outcomes(read: Callable[[str], T], paths: Sequence[str], workers: int = 0) -
         yield from pool.imap(attempt, paths, chunksize=CHUNK)
 
 
+def sentences(read: Callable[[str], object], paths: Sequence[str], workers: int = 0) -> Iterator[BadFile | None]:
+    """For every path what is wrong with it, or None if ``read`` can read it."""
+    return outcomes(partial(_read_only, read), paths, workers)
+
+
 def without_bad(files: Files, workers: int = 0) -> Files:
     """The samples that can be read, and one sentence for each of the others; every file is read once."""
-    found = list(outcomes(partial(_read_only, files.reader), files.paths, workers))
+    found = list(sentences(files.reader, files.paths, workers))
     good = torch.tensor([row for row, bad in enumerate(found) if bad is None], dtype=torch.int64)
     skipped = tuple(str(bad) for bad in found if bad is not None)
     _check_some(len(good), skipped)
@@ -148,9 +153,13 @@ def _digest(files: Files, form: Form) -> str:
     """A name for exactly these files as they are now (path, size, time of change) and this form."""
     whole = hashlib.sha256(repr((form.name, form.shape, str(form.dtype), len(files))).encode())
     for path in files.paths:
-        try:
-            stat = os.stat(path)
-            whole.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-        except OSError:
-            whole.update(f"{path}\0missing\n".encode())
+        whole.update(f"{path}\0{_state(path)}\n".encode())
     return whole.hexdigest()[:16]
+
+
+def _state(path: str) -> str:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return "missing"
+    return f"{stat.st_size} {stat.st_mtime_ns}"

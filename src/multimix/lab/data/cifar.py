@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import BadFile, Images, Splits, located
+from .bulk import outcomes
 
 CIFAR10_FOLDERS, CIFAR100_FOLDERS = ("cifar-10-batches-py",), ("cifar-100-python",)
 CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -26,9 +27,7 @@ def read_cifar10(folder: str | Path, *, skip_bad: bool = False) -> Splits[Images
     return Splits("cifar10", {"train": train, "test": _images([base / "test_batch"], "labels", classes, skip_bad)})
 
 
-def read_cifar100(
-    folder: str | Path, *, labels: Literal["fine", "coarse"] = "fine", skip_bad: bool = False
-) -> Splits[Images]:
+def read_cifar100(folder: str | Path, *, labels: Literal["fine", "coarse"] = "fine", skip_bad: bool = False) -> Splits[Images]:
     """50,000 train and 10,000 test images in 100 fine or 20 coarse classes."""
     if labels not in ("fine", "coarse"):
         raise ValueError(f"labels must be 'fine' or 'coarse', got {labels!r}")
@@ -39,18 +38,13 @@ def read_cifar100(
 
 
 def _images(paths: Sequence[Path], key: str, classes: tuple[str, ...], skip_bad: bool) -> Images:
-    batches, skipped = [], []
-    for path in paths:
-        try:
-            batches.append(_batch(path, key, len(classes)))
-        except BadFile as bad:
-            if not skip_bad:
-                raise
-            skipped.append(str(bad))
-    if not batches:
-        raise BadFile(skipped[0])
+    found = list(outcomes(lambda path: _batch(Path(path), key, len(classes)), [str(path) for path in paths]))
+    batches = [batch for batch in found if not isinstance(batch, BadFile)]
+    bad = [batch for batch in found if isinstance(batch, BadFile)]
+    if bad and not (skip_bad and batches):
+        raise bad[0]
     pixels, labels = (torch.cat(column) for column in zip(*batches, strict=True))
-    return Images(pixels, labels, classes, tuple(skipped))
+    return Images(pixels, labels, classes, tuple(map(str, bad)))
 
 
 def _batch(path: Path, key: str, classes: int) -> tuple[Tensor, Tensor]:
@@ -79,10 +73,14 @@ def _names(path: Path, key: str) -> tuple[str, ...]:
 def unpickled(path: Path) -> dict[str, object]:
     """What a CIFAR pickle holds, by name. Only data can come out of it: the file cannot call or create anything else."""
     try:
-        # Strings of Python 2 stay bytes: among them are the pixels.
-        content = _DataUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        raw = path.read_bytes()
     except FileNotFoundError:
         raise BadFile(f"{path} is missing") from None
+    if not raw.endswith(pickle.STOP):
+        raise BadFile(f"{path} is truncated or no pickle: it does not end like one")
+    try:
+        # Strings of Python 2 stay bytes: among them are the pixels.
+        content = _DataUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except _Refused as refused:
         raise BadFile(f"{path} is no CIFAR file: its pickle asks for {refused}, which was not run") from None
     except Exception as error:  # a damaged pickle can stumble over anything, and in any way
@@ -92,12 +90,15 @@ def unpickled(path: Path) -> dict[str, object]:
     return {_text(key): value for key, value in content.items() if isinstance(key, bytes | str)}
 
 
-class _Refused(Exception):
+class _Refused(Exception):  # noqa: N818  never leaves this file
     pass
 
 
-class _DataUnpickler(pickle.Unpickler):
-    """Plain values, and byte arrays by stand-ins: NumPy's own types would take a crafted state as pointers."""
+class _DataUnpickler(pickle._Unpickler):
+    """Plain values, and byte arrays by stand-ins: NumPy's own types would take a crafted state as pointers.
+
+    It is Python's own unpickler in Python, as fast on files like these: the one in C lets one damaged byte ask for all of memory.
+    """
 
     def find_class(self, module: str, name: str) -> object:
         full = f"{module}.{name}"

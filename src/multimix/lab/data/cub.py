@@ -12,12 +12,11 @@ from .picture import read_picture
 FOLDERS = ("CUB_200_2011",)
 
 
-def read_cub200(
-    folder: str | Path, *, short_side: int | None = None, skip_bad: bool = False, workers: int = 0
-) -> Splits[Files]:
+def read_cub200(folder: str | Path, *, short_side: int | None = None, skip_bad: bool = False, workers: int = 0) -> Splits[Files]:
     """5,994 train and 5,794 test images in 200 classes, each with one box ``[1, 4]`` in pixels of the file.
 
-    ``short_side`` resizes while reading (the boxes stay as they are). ``skip_bad`` decodes every file once, by ``workers`` processes.
+    ``short_side`` resizes while reading (the boxes stay as they are). ``skip_bad`` decodes every file once, by ``workers``
+    processes.
     """
     base = located(folder, FOLDERS, ("images.txt", "classes.txt"))
     names = _column(base / "images.txt", 1)
@@ -29,7 +28,9 @@ def read_cub200(
     boxes = _boxes(base / "bounding_boxes.txt", numbers)
     for number in numbers:
         if label_of[number] not in rank:
-            raise BadFile(f"{base / 'image_class_labels.txt'} must name classes of classes.txt, image {number} has {label_of[number]}")
+            raise BadFile(
+                f"{base / 'image_class_labels.txt'} must name classes of classes.txt, image {number} has {label_of[number]}"
+            )
     parts = {}
     for part, flag in (("train", "1"), ("test", "0")):
         mine = [number for number in numbers if is_train[number] == flag]

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from sklearn.datasets import load_digits
 
 from .base import Images, Splits
 
@@ -16,6 +15,8 @@ def read_digits(folder: str | Path | None = None) -> Splits[Images]:
     There is no official split. The order is that of the writers, so the test has other hands than the training.
     Values 0 … 16 become 0 … 255.
     """
+    from sklearn.datasets import load_digits  # a second that no other data set should cost
+
     bundle = load_digits()
     pixels = torch.tensor(bundle.images * (255 / 16)).round().to(torch.uint8).unsqueeze(1)
     labels = torch.tensor(bundle.target, dtype=torch.int64)

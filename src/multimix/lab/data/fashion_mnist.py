@@ -30,7 +30,9 @@ def _images(base: Path, image_name: str, label_name: str) -> Images:
     image_path, label_path = _present(base / image_name), _present(base / label_name)
     pixels, labels = _idx(image_path, IMAGES), _idx(label_path, LABELS).long()
     if len(pixels) != len(labels):
-        raise BadFile(f"{label_path} must hold one label per image of {image_path.name}, it holds {len(labels)} for {len(pixels)}")
+        raise BadFile(
+            f"{label_path} must hold one label per image of {image_path.name}, it holds {len(labels)} for {len(pixels)}"
+        )
     if len(labels) and int(labels.max()) >= len(CLASSES):
         raise BadFile(f"{label_path} must hold labels in 0 … {len(CLASSES) - 1}, it holds {int(labels.max())}")
     return Images(pixels.unsqueeze(1), labels, CLASSES)
@@ -58,13 +60,15 @@ def _array(path: Path, file: IO[bytes] | gzip.GzipFile, magic: int) -> Tensor:
     if found != magic.to_bytes(4, "big"):
         raise BadFile(f"{path} must begin with the magic number {magic:08x}, it begins with {found.hex() or 'nothing'}")
     header = file.read(4 * (magic & 0xFF))
+    if len(header) != 4 * (magic & 0xFF):
+        raise BadFile(f"{path} must have {4 + 4 * (magic & 0xFF)} bytes of header, it ends after {4 + len(header)}")
     sides = [int.from_bytes(header[i : i + 4], "big") for i in range(0, len(header), 4)]
     count = 1
     for side in sides:
         count *= side
     # One byte more than there should be, no more: a small file cannot unpack into all of memory.
     raw = file.read(count + 1)
-    if len(header) != 4 * (magic & 0xFF) or len(raw) != count or count == 0:
+    if len(raw) != count or count == 0:
         has = "more" if len(raw) > count else f"{len(raw):,}"
-        raise BadFile(f"{path} must hold {' × '.join(map(str, sides)) or 'some'} bytes after its header, it holds {has}")
+        raise BadFile(f"{path} must hold {' × '.join(map(str, sides))} bytes after its header, it holds {has}")
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(sides)

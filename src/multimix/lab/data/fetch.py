@@ -202,8 +202,7 @@ def _download(source: Source, path: Path, report: Progress, note: Note, opener: 
     os.replace(part, path)
 
 
-class _BrokenError(Exception):
-    """The connection failed in a way that another try may overcome."""
+class _BrokenError(Exception): ...  # the connection failed in a way that another try may overcome
 
 
 def _receive(source: Source, part: Path, report: Progress, opener: Opener) -> None:
@@ -225,8 +224,7 @@ def _receive(source: Source, part: Path, report: Progress, opener: Opener) -> No
     except (OSError, HTTPException) as error:
         raise _BrokenError(f"the server cannot be reached ({getattr(error, 'reason', error)})") from error
     with response:
-        # A server that knows no ranges answers 200 and sends everything again.
-        start = have if response.status == 206 else 0
+        start = have if response.status == 206 else 0  # a server that knows no ranges sends everything again
         total = source.size if response.length is None else start + response.length
         if start and response.headers.get("Content-Range") != f"bytes {start}-{(total or 0) - 1}/{total}":
             part.write_bytes(b"")
@@ -238,8 +236,7 @@ def _receive(source: Source, part: Path, report: Progress, opener: Opener) -> No
 
 def _copy(response: Any, part: Path, start: int, total: int | None, report: Progress) -> None:
     """Put what comes behind the first ``start`` bytes of ``part``."""
-    # Unbuffered, so that every byte that came is kept whatever happens next.
-    with part.open("ab" if start else "wb", buffering=0) as file:
+    with part.open("ab" if start else "wb", buffering=0) as file:  # so every byte that came is kept whatever happens next
         report(start, total)
         while total is None or start < total:
             try:
@@ -273,7 +270,7 @@ def _unpack(source: Source, root: Path) -> None:
             place = aside.joinpath(*inner.parts[0 if source.bare else 1 :])
             (place.parent if content else place).mkdir(parents=True, exist_ok=True)
             if content:
-                with content, place.open("wb") as file:
+                with place.open("wb") as file:
                     shutil.copyfileobj(content, file, BLOCK)
                 files, size = files + 1, size + place.stat().st_size
         if not files:
@@ -292,9 +289,12 @@ def _entries(archive: Path, kind: str) -> Iterator[tuple[str, bool, IO[bytes] | 
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():
                 plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
-                yield info.filename, plain, None if info.is_dir() else packed.open(info)
+                with packed.open(info) as content:
+                    yield info.filename, plain, None if info.is_dir() else content
     else:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 plain = member.isreg() or member.isdir()
                 yield member.name, plain, tar.extractfile(member) if plain else None
+            while tar.fileobj and tar.fileobj.read(BLOCK):  # to its very end, where a cut becomes apparent
+                pass

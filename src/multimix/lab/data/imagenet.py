@@ -24,8 +24,8 @@ def read_imagenet(
 ) -> Splits[Files]:
     """The parts that are there, of 1,281,167 train and 50,000 validation images in 1,000 classes.
 
-    ``short_side`` makes images the size of the stored copies of the protocol (160, 352) while they are read. ``boxes`` adds those of
-    the validation images, in pixels of the files. ``skip_bad`` decodes every file once, by ``workers`` processes.
+    ``short_side`` makes images the size of the stored copies of the protocol (160, 352) while they are read. ``boxes`` adds those
+    of the validation images, in pixels of the files. ``skip_bad`` decodes every file once, by ``workers`` processes.
     """
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")

@@ -4,8 +4,10 @@ S = STFT of the samples in −1 … 1, Hamming window of 20 ms, a step of 10 ms,
 the end of short clips; then mean 0 and deviation 1 over the clip.
 """
 
+import os
 import wave
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
@@ -44,7 +46,7 @@ def read_speech_commands_v2(
 
 
 def speech_files(folder: str | Path, version: int = 1) -> Splits[Files]:
-    """The same clips as files. What the two lists do not name is for training; the noises in ``_background_noise_`` are left out."""
+    """The same clips as files. What the two lists do not name is for training; ``_background_noise_`` is left out."""
     base = located(folder, FOLDERS[version], tuple(LISTS.values()))
     part_of = {line.strip(): part for part, name in LISTS.items() for line in text_lines(base / name)}
     classes = tuple(name for name in class_folders(base) if not name.startswith("_"))
@@ -71,29 +73,49 @@ def read_spectrogram(path: str) -> Tensor:
 
 def read_samples(path: str) -> numpy.ndarray:
     """The samples of a clip, int16 ``[n]``."""
-    try:
-        with wave.open(path, "rb") as clip:
-            found = (clip.getnchannels(), clip.getsampwidth(), clip.getframerate())
-            if found != (1, 2, RATE):
-                channels, width, rate = found
-                raise BadFile(f"{path} must be 16-bit mono at {RATE} Hz, it is {8 * width}-bit with {channels} channels at {rate} Hz")
-            count = clip.getnframes()
-            raw = clip.readframes(count)
-    except FileNotFoundError:
-        raise BadFile(f"{path} is missing") from None
-    except (wave.Error, EOFError, OSError) as error:
-        raise BadFile(f"{path} is no WAV file that can be read ({error or 'it ends too early'})") from None
-    if len(raw) != 2 * count or count == 0:
+    with _opened(path) as clip:
+        count, raw = clip.getnframes(), clip.readframes(clip.getnframes())
+    if len(raw) != 2 * count:
         raise BadFile(f"{path} must hold the {count:,} samples its header promises, it holds {len(raw) // 2:,}")
     return numpy.frombuffer(raw, dtype="<i2")
 
 
+def clip_length(path: str) -> int:
+    """Number of samples, from the header alone."""
+    with _opened(path) as clip:
+        count = clip.getnframes()
+    if os.path.getsize(path) < 2 * count:
+        raise BadFile(f"{path} must hold the {count:,} samples its header promises, it has {os.path.getsize(path):,} bytes")
+    return count
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[wave.Wave_read]:
+    """The clip if it is what the set consists of: 16-bit mono at 16 kHz, not empty."""
+    try:
+        with wave.open(path, "rb") as clip:
+            channels, width, rate = clip.getnchannels(), clip.getsampwidth(), clip.getframerate()
+            if (channels, width, rate) != (1, 2, RATE):
+                raise BadFile(
+                    f"{path} must be 16-bit mono at {RATE} Hz, it is {8 * width}-bit with {channels} channels at {rate} Hz"
+                )
+            if clip.getnframes() == 0:
+                raise BadFile(f"{path} must hold samples, it has none")
+            yield clip
+    except FileNotFoundError:
+        raise BadFile(f"{path} is missing") from None
+    except (wave.Error, EOFError, OSError) as error:
+        raise BadFile(f"{path} is no WAV file that can be read ({str(error) or 'it ends too early'})") from None
+
+
 def spectrograms(clips: Sequence[numpy.ndarray]) -> Tensor:
     """float32 ``[N, 1, 161, 101]`` of N clips of any length, all at once; each comes out as it would alone."""
+    if not clips:
+        return torch.empty(0, *FORM.shape)
     margin = WINDOW // 2
     padded = numpy.zeros((len(clips), LONGEST + WINDOW), dtype=numpy.float32)
     for row, clip in zip(padded, clips, strict=True):
-        # Sound behind the last frame has no part in it, but is what its end is reflected from.
+        # A longer clip is not reflected where it is cut off: its last frame holds what really follows.
         whole = numpy.pad(clip[: LONGEST + WINDOW], margin, mode="reflect")[: row.size]
         row[: whole.size] = whole
     padded /= 32768

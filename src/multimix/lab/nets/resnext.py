@@ -13,8 +13,8 @@ def resnext29_4_24(num_classes: int, *, in_channels: int = 3) -> "ResNeXt":
 
 
 def resnext29_4_24_small(num_classes: int, *, in_channels: int = 3) -> "ResNeXt":
-    """Three stages of one block, 32, 64 and 128 channels, 4 groups of 6."""
-    return ResNeXt(num_classes, in_channels, width=8, blocks=1, cardinality=4, base_width=48)
+    """Three stages of one block, 32, 64 and 128 channels, 4 groups of 4."""
+    return ResNeXt(num_classes, in_channels, width=8, blocks=1, cardinality=4, base_width=32)
 
 
 class ResNeXt(nn.Module):

@@ -13,8 +13,8 @@ def vgg11(num_classes: int, *, in_channels: int = 1) -> "SpeechVGG":
 
 
 def vgg11_small(num_classes: int, *, in_channels: int = 1) -> "SpeechVGG":
-    """Eight convolutions of 4 to 64 channels, 960 → 64 → classes."""
-    return SpeechVGG(num_classes, in_channels, (4, 8, 32, 64, 64))
+    """Eight convolutions of 4 to 32 channels, 480 → 32 → classes."""
+    return SpeechVGG(num_classes, in_channels, (4, 8, 16, 32, 32))
 
 
 class SpeechVGG(nn.Module):

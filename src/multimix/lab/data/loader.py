@@ -1,0 +1,138 @@
+"""Batches of one epoch: the same ones whatever the number of workers, processes, or where a run was resumed.
+
+The order of an epoch is a permutation keyed by (seed, epoch). The augmentation of a step is keyed by (seed, epoch, step) and
+drawn for the whole batch, of which every process takes its rows. So batch s of epoch e is a function of these numbers alone.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ...generator import seeded
+from .augment import Augment
+from .base import BadFile, Files, Split
+
+# Keys of their own: training may use (seed, epoch, step) as well, and must not see the same numbers.
+ORDER, DRAWS = 0x0BDE, 0xD4A5
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Loader:
+    """``(x float32 [rows, C, H, W], y int64 [rows])`` for every step of an epoch.
+
+    ``batch`` counts the samples of one step in all ``world`` processes together; process ``rank`` gets its equal share of them,
+    in order. Of a last, smaller batch the first processes may get one row more than the others, or the last ones none.
+
+    With ``repeats`` = M every sample appears M times with M draws (batch augmentation); rows are m-major: row m·B + i is draw m
+    of sample i, where B is the number of samples this process has.
+
+    ``workers`` other processes decode files ahead; samples in memory are faster without.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        augment: Augment,
+        *,
+        batch: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        workers: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        repeats: int = 1,
+    ) -> None:
+        for name, value, least in (("batch", batch, 1), ("world", world, 1), ("repeats", repeats, 1), ("workers", workers, 0)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        if not 0 <= rank < world:
+            raise ValueError(f"rank must lie in 0 … {world - 1}, got {rank}")
+        if batch % world:
+            raise ValueError(
+                f"batch must be a multiple of world, so that all processes have equal shares, got {batch} for {world}"
+            )
+        self.split, self.augment, self.batch, self.seed = split, augment, batch, seed
+        self.shuffle, self.drop_last, self.workers = shuffle, drop_last, workers
+        self.rank, self.world, self.repeats = rank, world, repeats
+        if len(self) == 0:
+            raise ValueError(
+                f"batch must be at most the {len(split)} samples of the split when the last batch is dropped, got {batch}"
+            )
+
+    def __len__(self) -> int:
+        """Steps of one epoch."""
+        return len(self.split) // self.batch if self.drop_last else -(-len(self.split) // self.batch)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of epoch ``number`` from step ``start`` on."""
+        if not 0 <= start <= len(self):
+            raise ValueError(f"start must lie in 0 … {len(self)}, got {start}")
+        steps = _Steps(self, number)
+        if self.workers == 0 or not isinstance(self.split, Files):
+            return _sound(steps[step] for step in range(start, len(self)))
+        # torch draws a seed for the workers from this generator; without it, from the global one, which is not ours to move.
+        ahead: DataLoader[Batch | BadFile] = DataLoader(
+            steps,
+            batch_size=None,
+            sampler=range(start, len(self)),
+            num_workers=self.workers,
+            generator=torch.Generator(),
+            collate_fn=_as_is,
+        )
+        return _sound(ahead)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the only epoch there is without shuffling and augmentation."""
+        if self.shuffle:
+            raise ValueError("a shuffling loader must be told which epoch: use loader.epoch(number)")
+        return self.epoch(0)
+
+    def order(self, number: int) -> Tensor:
+        """The samples of an epoch in the order they come, all processes together."""
+        count = len(self.split)
+        return torch.randperm(count, generator=seeded(ORDER, self.seed, number)) if self.shuffle else torch.arange(count)
+
+
+class _Steps(Dataset[Batch | BadFile]):
+    """Step s of an epoch by index: what a worker needs to make it."""
+
+    def __init__(self, loader: Loader, number: int) -> None:
+        self.loader, self.number, self.order = loader, number, loader.order(number)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getitem__(self, step: int) -> Batch | BadFile:
+        loader = self.loader
+        index = self.order[step * loader.batch : (step + 1) * loader.batch]
+        draws = loader.augment.draw(loader.repeats * len(index), seeded(DRAWS, loader.seed, self.number, step))
+        mine = torch.arange(len(index)).tensor_split(loader.world)[loader.rank]
+        nothing = len(mine) == 0
+        if nothing:
+            mine = torch.zeros(1, dtype=torch.int64)  # made and thrown away, for its shape
+        try:
+            pixels, labels = loader.split.batch(index[mine])
+        except BadFile as bad:
+            return bad  # raised in a worker, torch would bury the sentence in a traceback
+        rows = (torch.arange(loader.repeats)[:, None] * len(index) + mine).flatten()
+        pixels = pixels.repeat(loader.repeats, 1, 1, 1) if isinstance(pixels, Tensor) else pixels * loader.repeats
+        x, y = loader.augment.apply(pixels, draws[rows]), labels.repeat(loader.repeats)
+        return (x[:0], y[:0]) if nothing else (x, y)
+
+
+def _as_is(made: Any) -> Any:
+    return made
+
+
+def _sound(made: Iterable[Batch | BadFile]) -> Iterator[Batch]:
+    """The batches, or the sentence of the first bad file."""
+    for one in made:
+        if isinstance(one, BadFile):
+            # A new exception: the old one would be a part of its own traceback, and keep workers waiting until Python tidies up.
+            raise BadFile(str(one))
+        yield one
