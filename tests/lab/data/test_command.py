@@ -43,7 +43,7 @@ def test_fetch_hands_on_progress_and_options(tmp_path):
         def __init__(self):
             self.left = content
 
-        def read(self, size=-1):
+        def read1(self, size=-1):
             part, self.left = self.left[:size], self.left[size:]
             return part
 
