@@ -3,10 +3,20 @@
 import gzip
 import struct
 import wave
+from pathlib import Path
 
 import numpy
 import pytest
 from PIL import Image
+
+
+def pytest_collection_modifyitems(items):
+    """Workers are forked while torch has threads, of which Python 3.12 and later warn; torch's own loader does the same."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+            )
 
 
 @pytest.fixture

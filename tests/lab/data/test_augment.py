@@ -147,8 +147,9 @@ def test_no_steps_give_pixels_in_the_unit_range_and_features_as_they_are():
     assert torch.equal(Augment().apply(features, torch.empty(3, 0)), features)
 
 
-def test_floats_in_the_unit_range_and_bytes_give_the_same():
-    x, augment = pixels(5, 3, 12, 10), Augment([Flip(), PaddedCrop((12, 10), 2), Rotation(10), Normalise(MEAN, STD)])
+@pytest.mark.parametrize("more", [(), (Rotation(10),)])
+def test_floats_in_the_unit_range_and_bytes_give_the_same(more):
+    x, augment = pixels(5, 3, 12, 10), Augment([Flip(), PaddedCrop((12, 10), 2), *more, Normalise(MEAN, STD)])
     draws = augment.draw(5, generator())
     torch.testing.assert_close(augment.apply(x, draws), augment.apply(x.float() / 255, draws), rtol=0, atol=1e-5)
 

@@ -48,6 +48,12 @@ def test_absent_sets_say_what_was_looked_for(tmp_path):
     assert "digits" not in found
 
 
+def test_an_empty_folder_of_a_set_is_wrong(tmp_path):
+    (tmp_path / "CUB_200_2011").mkdir()
+    assert states(tmp_path)["cub200"].state == "wrong"
+    assert states(tmp_path)["cub200"].lines[0].endswith("CUB_200_2011 with images.txt in it, it has none")
+
+
 def test_the_folder_of_one_set_can_be_checked_alone(tmp_path, write):
     assert list(states(write.cub(tmp_path))) == ["cub200"]
     assert list(states(write.tiny(tmp_path))) == ["tiny_imagenet"]
@@ -80,8 +86,12 @@ def test_many_bad_files_are_counted(tmp_path, write):
     assert lines[-1] == "7 more bad files like these"
 
 
-def test_other_bytes_than_the_official_ones_show_in_the_checksum(tmp_path, write):
+def test_other_bytes_than_the_official_ones_show_in_the_checksum_of_a_complete_set(tmp_path, write, monkeypatch):
     write.cifar100(tmp_path)
+    assert states(tmp_path, deep=True)["cifar100"].state == "partial"
+    monkeypatch.setitem(DATASETS["cifar100"].counts, "train", 6)
+    monkeypatch.setitem(DATASETS["cifar100"].counts, "test", 6)
+    assert states(tmp_path)["cifar100"].state == "complete"
     found = states(tmp_path, deep=True)["cifar100"]
     assert found.state == "wrong"
     assert "train differs from the official file: md5" in found.lines[-2]

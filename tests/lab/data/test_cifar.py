@@ -182,7 +182,7 @@ def test_skip_bad_leaves_out_whole_batches_but_not_everything(tmp_path, write):
 
 
 def test_missing_names_and_folders_are_named(tmp_path, write):
-    with pytest.raises(BadFile, match="must hold the folder cifar-10-batches-py with batches.meta in it"):
+    with pytest.raises(BadFile, match="must be or hold a folder cifar-10-batches-py with batches.meta in it"):
         read_cifar10(tmp_path)
     base, _ = write.cifar10(tmp_path)
     (base / "batches.meta").write_bytes(write.pickle2({b"label_names": 3}))

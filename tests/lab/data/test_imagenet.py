@@ -67,7 +67,7 @@ def test_boxes_of_the_validation_images(tmp_path, write):
 
 
 def test_empty_flat_and_unknown_folders_are_named(tmp_path, write):
-    with pytest.raises(BadFile, match="must hold the folder imagenet with train in it"):
+    with pytest.raises(BadFile, match="must be or hold a folder imagenet with train in it"):
         read_imagenet(tmp_path)
     (tmp_path / "train").mkdir()
     write.picture(tmp_path / "train/a.jpg", 4, 4)

@@ -24,9 +24,11 @@ def test_grey_palette_and_transparent_pictures_become_colours(tmp_path, write):
     assert torch.equal(read_picture(str(tmp_path / "alpha.png")), torch.tensor(colours[:, :, :3]).permute(2, 0, 1))
     Image.fromarray(colours[:, :, :3]).quantize(4).save(tmp_path / "palette.png")
     with Image.open(tmp_path / "palette.png") as picture:
-        expected = numpy.array(picture.convert("RGB"))
-    assert torch.equal(read_picture(str(tmp_path / "palette.png")), torch.tensor(expected).permute(2, 0, 1))
-    assert read_picture(str(tmp_path / "palette.png"), short_side=8).shape == (3, 8, 10)
+        expected = picture.convert("RGB")
+    larger = expected.resize((10, 8), Image.Resampling.BICUBIC)
+    for short_side, image in ((None, expected), (8, larger)):
+        found = read_picture(str(tmp_path / "palette.png"), short_side)
+        assert torch.equal(found, torch.tensor(numpy.array(image)).permute(2, 0, 1))
 
 
 @pytest.mark.parametrize(("height", "width", "size"), [(30, 45, (20, 30)), (45, 30, (30, 20)), (10, 10, (20, 20))])

@@ -9,13 +9,17 @@ from multimix.lab.data import DATASETS, Augment, CenterCrop, Loader, Normalise, 
 from multimix.lab.data.check import checked
 
 
-def real(name, **options):
+def real_folder(name):
     folder = os.environ.get("MULTIMIX_DATA")
     if not folder:
         pytest.skip("MULTIMIX_DATA is not set: no real data to read")
     if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS[name].folders):
         pytest.skip(f"{folder} has no {name}")
-    return read(name, folder, **options)
+    return folder
+
+
+def real(name, **options):
+    return read(name, real_folder(name), **options)
 
 
 def test_cifar100_has_its_mean_and_deviation():
@@ -28,8 +32,7 @@ def test_cifar100_has_its_mean_and_deviation():
 
 
 def test_tiny_imagenet_files_can_be_decoded():
-    folder = real("imagenet") and os.environ["MULTIMIX_DATA"]
-    files = DATASETS["tiny_imagenet"].listed(folder)
+    files = DATASETS["tiny_imagenet"].listed(real_folder("tiny_imagenet"))
     assert len(files["train"].classes) == 200
     x, _ = files["train"].batch(torch.arange(0, len(files["train"]), 97))
     assert x.shape[1:] == (3, 64, 64)
@@ -69,5 +72,4 @@ def test_speech_commands_are_normalised_and_loud_in_low_bins(tmp_path):
 
 
 def test_what_is_there_is_complete_or_partial():
-    real("cifar100")
-    assert {found.state for found in checked(os.environ["MULTIMIX_DATA"])} <= {"complete", "partial", "absent"}
+    assert {found.state for found in checked(real_folder("cifar100"))} <= {"complete", "partial", "absent"}

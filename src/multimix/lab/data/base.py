@@ -149,7 +149,7 @@ def located(folder: str | Path, names: tuple[str, ...], marks: tuple[str, ...]) 
         if any((base / mark).exists() for mark in marks):
             return base
     what = "has none" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
-    raise BadFile(f"{folder} must hold the folder {names[0]} with {marks[0]} in it, {folder.name or folder} {what}")
+    raise BadFile(f"{folder} must be or hold a folder {names[0]} with {marks[0]} in it, it {what}")
 
 
 def text_lines(path: Path) -> list[str]:

@@ -60,8 +60,9 @@ def _found(entry: DataSet, folder: Path, deep: bool, workers: int, progress: Pro
         return Found(entry.name, "absent", (f"no folder {' or '.join(entry.folders)}",))
     try:
         splits = (entry.listed or entry.read)(places[0])
+        complete = all(part in splits and len(splits[part]) == count for part, count in entry.counts.items())
         wrong = _bad(entry.name, splits, deep, workers, progress)
-        if deep:
+        if deep and complete:
             wrong += _changed(entry, places[0])
     except BadFile as bad:
         return Found(entry.name, "wrong", (str(bad),))
@@ -70,7 +71,6 @@ def _found(entry: DataSet, folder: Path, deep: bool, workers: int, progress: Pro
     lines = tuple(_counted(entry, splits))
     if wrong:
         return Found(entry.name, "wrong", (*lines, *wrong))
-    complete = all(part in splits and len(splits[part]) == count for part, count in entry.counts.items())
     return Found(entry.name, "complete" if complete else "partial", lines)
 
 

@@ -131,8 +131,9 @@ def _as_is(made: Any) -> Any:
 
 def _sound(made: Iterable[Batch | BadFile]) -> Iterator[Batch]:
     """The batches, or the sentence of the first bad file."""
+    # The loop alone holds the iterator, so that workers stop at once when it is left. Were it in a variable, the traceback would
+    # keep it alive, and torch waits five seconds for each worker of an iterator that is collected as garbage.
     for one in made:
         if isinstance(one, BadFile):
-            # A new exception: the old one would be a part of its own traceback, and keep workers waiting until Python tidies up.
-            raise BadFile(str(one))
+            raise one
         yield one
