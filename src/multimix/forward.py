@@ -10,7 +10,7 @@ from .checks import check_batch, check_finite, check_labels, check_share, readab
 from .generator import resolved
 from .hooks import check_layers, hidden_forward
 from .logits import Output, logits_of
-from .loss import soft_cross_entropy, softmax_bce
+from .loss import one_number, soft_cross_entropy, softmax_bce
 from .methods.base import Method, check_method, chosen_method, chosen_plan
 from .plan import PairPlan
 from .target import soft_target
@@ -86,10 +86,7 @@ def mixed_loss(
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
     logits, target = _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
-    value = loss(logits, target)
-    if not isinstance(value, Tensor) or value.ndim != 0:
-        got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"loss must give one number as a tensor, got {got}")
+    value = one_number(loss(logits, target))
     if chosen is None or clean is None:
         return value
     per_class = chosen.clean_scale == "per_class" or (chosen.clean_scale == "auto" and loss is softmax_bce)

@@ -1,5 +1,7 @@
 """Losses for soft targets, and a training accuracy that means something under mixing."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -41,6 +43,14 @@ def mixed_accuracy(logits: Tensor, target: Tensor) -> Tensor:
     """
     _check(logits, target)
     return target.gather(-1, logits.argmax(-1, keepdim=True)).mean()
+
+
+def one_number(value: Any) -> Tensor:
+    """``value``, or one sentence if it is not what a loss gives."""
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"loss must give one number as a tensor, got {got}")
+    return value
 
 
 def _check(logits: Tensor, target: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from .checks import check_labels, readable
 from .hooks import MixingError, unwrapped
 from .logits import Output, logits_of
+from .loss import one_number
 
 CleanLoss = Callable[[Tensor, Any], Tensor]
 
@@ -81,7 +82,7 @@ def clean_pass(
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
         run = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
         logits = logits_of(run(source.clone()), output)  # a copy, because a first layer may work in place
-        value = _cross_entropy(logits, y) if loss is None else _scalar(loss(logits, y))
+        value = _cross_entropy(logits, y) if loss is None else one_number(loss(logits, y))
         gradient = _gradient(value, source, scale=len(x) if loss is None else 1, keep=keep)
         return CleanPass(root_mean_square(gradient), gradient, value if keep else value.detach())
 
@@ -170,13 +171,6 @@ def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     if readable(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:
         raise ValueError(f"class indices must lie in 0 … {logits.shape[1] - 1}, got {int(y.min())} … {int(y.max())}")
     return cross_entropy(logits, y.long())
-
-
-def _scalar(value: Any) -> Tensor:
-    if not isinstance(value, Tensor) or value.ndim != 0:
-        got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"loss must give one number as a tensor, got {got}")
-    return value
 
 
 def _normal(values: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Mixing by blocks in one pass over memory, compiled: rows where nothing moved, then the few cells that did."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -43,12 +45,18 @@ def mix_rows(
     weight = (levels.to(out.dtype) / steps).contiguous().numpy()
     across = block_of(width, columns).repeat_interleave(unit).numpy()
     edges = [np.array(borders(*pair_), np.int64) for pair_ in ((height, rows), (height, cells[0]), (width, cells[1]))]
-    pairs = np.array(partner.tolist(), np.int64)
-    order = np.array(chain(pairs.tolist()), np.int64)
+    pairs = partner.contiguous().numpy()
+    order = np.array(chain(partner.tolist()), np.int64)
     arrays = (*views, pairs, order, weight, across, *moves, *edges)
     least = max(1, LEAST // (k * channels * height * width))
     with noticed(mix_pairs):
         in_chunks(lambda start, stop: mix_pairs(*arrays, unit, start, stop), batch, None, least)
+
+
+@kernel
+def lerp(a: Any, b: Any, w: Any, one: Any) -> Any:
+    """As torch.lerp: exact at both ends. ``one`` has the type of the others, so that nothing is computed in another."""
+    return a + w * (b - a) if w + w < one else b - (b - a) * (one - w)
 
 
 @kernel
@@ -73,7 +81,6 @@ def mix_pairs(
     steps, batch, rows = weight.shape[:3]
     planes, length = own.shape[1], own.shape[3]
     m = np.empty(length, weight.dtype)
-    half = weight.dtype.type(0.5)
     one = weight.dtype.type(1)
     for place in range(start, stop):
         i = order[place]
@@ -86,9 +93,7 @@ def mix_pairs(
                 for y in range(block_rows[r], block_rows[r + 1]):
                     for c in range(planes):
                         for x in range(length):
-                            a, b, w = own[i, c, y, x], pair[j, c, y, x], m[x]
-                            # As torch.lerp: exact at both ends.
-                            out[row, c, y, x] = a + w * (b - a) if w < half else b - (b - a) * (one - w)
+                            out[row, c, y, x] = lerp(own[i, c, y, x], pair[j, c, y, x], m[x], one)
         if source.shape[0] + source_pair.shape[0] > 0:
             for k in range(steps):
                 patch(own, pair, out, i, j, k, weight, across, source, source_pair, block_rows, cell_rows, cell_columns, unit)
@@ -113,7 +118,6 @@ def patch(
 ) -> None:
     """Mix again the cells of pair i, step k, that show another cell of the sample or of the partner."""
     columns = len(cell_columns) - 1
-    half = weight.dtype.type(0.5)
     one = weight.dtype.type(1)
     row = k * weight.shape[1] + i
     r = 0
@@ -135,4 +139,4 @@ def patch(
                 for c in range(own.shape[1]):
                     for u in range(unit):
                         a, b = own[i, c, y_own, x_own * unit + u], pair[j, c, y_pair, x_pair * unit + u]
-                        out[row, c, y, x * unit + u] = a + w * (b - a) if w < half else b - (b - a) * (one - w)
+                        out[row, c, y, x * unit + u] = lerp(a, b, w, one)

@@ -10,17 +10,17 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Generator, Tensor, nn
 
+from ..adversarial import adversarial_noise
 from ..checks import check_choice, check_share, checked_noise, checked_saliency
 from ..generator import resolved
 from ..geometry.blocks import BlockPlan, cut_finer, spread
 from ..logits import Output
 from ..plan import PairPlan
-from ..saliency import clean_pass
 from ..solvers.assignment import Rule, assigned_blocks
 from ..solvers.compiled import Backend
 from ..solvers.energy import LabelCost
 from ..solvers.graphcut import MOST_BLOCKS, check_labels_option, solve_masks
-from ..solvers.terms import SLACK, OutOfRange, block_saliency, cut_terms
+from ..solvers.terms import OutOfRange, block_saliency, cut_terms, slack_of
 from .base import CleanScale, Method, PairMethod, Prepared
 
 Transport = Literal["exact", "reference", "none"]
@@ -142,15 +142,18 @@ class PuzzleMix(PairMethod):
         if "noise" in given or "noise" not in self.needs:
             return super().prepare(model, x, y, generator=generator, output=output, given=given)
         self._check_channels(x)
-        pixels = self._pixels(x)
-        most, step = self.adv_eps / 255, (self.adv_eps + 2) / 255
-        start = (torch.rand(x.shape, generator=generator, dtype=x.dtype, device="cpu") * 2 - 1).to(x.device) * most
-        start = (pixels + start).clamp(0, 1) - pixels
-        std = _per_channel(self.std, x)
-        clean = clean_pass(model, x + start / std, y, training=self.clean_weight > 0, output=output)
-        scale = torch.rand((), generator=generator, dtype=torch.float64, device="cpu").item()
-        noise = (start + step * clean.gradient.sign()).clamp(-most, most) * scale
-        noise = ((pixels + noise).clamp(0, 1) - pixels) / std
+        noise, clean = adversarial_noise(
+            model,
+            x,
+            y,
+            eps=self.adv_eps / 255,
+            mean=_per_channel(self.mean, x),
+            std=_per_channel(self.std, x),
+            slack=slack_of(x),
+            training=self.clean_weight > 0,
+            generator=generator,
+            output=output,
+        )
         maps = {"noise": noise} if "saliency" in given else {"noise": noise, "saliency": clean.saliency}
         return Prepared(maps, clean.loss if self.clean_weight > 0 else None)
 
@@ -191,15 +194,18 @@ class PuzzleMix(PairMethod):
         if noise is not None and self.adv_roles is not None:
             first, second = (noise if attacked else None for attacked in self.adv_roles)
             plan = replace(plan, noise=first, noise_pair=second)
-        return plan if self.transport == "none" else self._transported(plan, salient, size)
+        return plan if self.transport == "none" else self._transported(plan, salient, held)
 
-    def _transported(self, plan: BlockPlan, saliency: Tensor, size: tuple[int, int]) -> BlockPlan:
+    def _transported(self, plan: BlockPlan, saliency: Tensor, held: Tensor) -> BlockPlan:
         """``plan`` with the blocks of both images moved to where they are seen, in each of the K masks."""
         cells = plan.cells
         if self.transport_size is not None:
-            cells = cut_finer(size[0], cells[0], self.transport_size), cut_finer(size[1], cells[1], self.transport_size)
-        levels = plan.levels if cells == plan.cells else spread(plan.levels, cells)
-        held = block_saliency(saliency, cells).cpu()
+            rows, columns = (cut_finer(s, n, self.transport_size) for s, n in zip(saliency.shape[1:], cells, strict=True))
+            cells = rows, columns
+        levels = plan.levels
+        if cells != plan.cells:
+            levels, held = spread(levels, cells), block_saliency(saliency, cells)
+        held = held.cpu()
         moved = []
         for visible, own in ((levels < plan.steps, held), (levels > 0, held[plan.partner])):
             rule: Rule = "reference" if self.transport == "reference" else "exact"
@@ -215,17 +221,6 @@ class PuzzleMix(PairMethod):
                 raise ValueError(
                     f"{name} must have one value or one for each of {x.shape[1]} channels, the second axis of x, got {count}"
                 )
-
-    def _pixels(self, x: Tensor) -> Tensor:
-        pixels = x.detach() * _per_channel(self.std, x) + _per_channel(self.mean, x)
-        low, high = float(pixels.min()), float(pixels.max())
-        slack = SLACK + torch.finfo(x.dtype).eps
-        if not -slack <= low <= high <= 1 + slack:
-            raise ValueError(
-                f"adversarial noise needs pixels in 0 … 1, got {low:.3g} … {high:.3g}: "
-                "say with mean= and std= how x was normalised"
-            )
-        return pixels.clamp(0, 1)
 
 
 def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:

@@ -15,6 +15,11 @@ OutOfRange = Literal["refuse", "clamp"]
 SLACK = 1e-3  # what rounding may add to pixels that were normalised and are taken back
 
 
+def slack_of(x: Tensor) -> float:
+    """How far pixels of x may lie outside their range for the sake of rounding alone."""
+    return SLACK + torch.finfo(x.dtype).eps
+
+
 def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
     """``[B, rows, columns]`` in float64, sum 1 per sample: what blocks hold of ``saliency [B, H, W]``; even where it is 0."""
     held = block_sums(saliency.to(torch.promote_types(saliency.dtype, torch.float32)), grid).to(torch.float64)
@@ -82,7 +87,7 @@ def _difference(before: Tensor, after: Tensor, blocks: int) -> Tensor:
 def _check_range(x: Tensor, gamma: float, std: Tensor, *, normalised: bool) -> None:
     # Of the pixels, not of the averaged colours, so that it does not depend on the grid that was drawn.
     low, high = x.aminmax()
-    slack = SLACK + torch.finfo(x.dtype).eps
+    slack = slack_of(x)
     if not normalised and not -slack <= float(low) <= float(high) <= 1 + slack:
         raise ValueError(
             f"x must be pixels in 0 … 1, got {float(low):.4g} … {float(high):.4g}: say with std= what they were divided by "

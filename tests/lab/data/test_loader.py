@@ -147,10 +147,6 @@ def test_batch_augmentation_repeats_samples_with_draws_of_their_own():
         torch.testing.assert_close(row, split.pixels[label].float() / 127.5 - 1, rtol=0, atol=1e-6)
 
 
-def test_one_repeat_is_plain_loading():
-    equal(Loader(images(), CROPS, batch=5).epoch(0), Loader(images(), CROPS, batch=5, repeats=1).epoch(0))
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_bad_file_is_one_sentence_in_any_process(files, workers):
     with open(files.paths[7], "wb") as file:

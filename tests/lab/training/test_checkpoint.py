@@ -15,10 +15,13 @@ from multimix.lab.training.checkpoint import (
     joined,
     latest_checkpoint,
     read_checkpoint,
-    same,
     unflattened,
     write_checkpoint,
 )
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 def trained(momentum=0.9, kind=torch.optim.SGD):

@@ -142,11 +142,11 @@ def _noted(path: Path) -> dict[int, str] | None:
     """The bad files left out of an array, or None if there is no array that its note vouches for."""
     try:
         note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        if note["bytes"] == path.stat().st_size:
-            return {int(row): str(sentence) for row, sentence in note["skipped"].items()}
+        whole = bool(note["bytes"] == path.stat().st_size)
+        skipped = {int(row): str(sentence) for row, sentence in note["skipped"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    return None
+        return None  # absent or damaged: the array is made again
+    return skipped if whole else None
 
 
 def _digest(files: Files, form: Form) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -124,8 +123,3 @@ def joined(*parts: Checkpoint) -> Checkpoint:
         tensors.update(part.tensors)
         values.update(part.values)
     return Checkpoint(tensors, values)
-
-
-def same(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
-    """Whether two sets of tensors are equal bit for bit."""
-    return first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
