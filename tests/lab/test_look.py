@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 
 import multimix
+from made_up import Demanding, Needy
 from multimix import CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix
 from multimix.lab import look as module
 from multimix.lab.look import CAPTION, CELL, Row, Steps, contrast, corner, figure, look, shown_methods, steps
@@ -172,27 +173,6 @@ class Brand(InputMixup):
 
     name = "brand"
     aliases = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needy(InputMixup):
-    """Needs a map."""
-
-    name = "needy"
-    aliases = ()
-
-    @property
-    def needs(self):
-        return ("history",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demanding(InputMixup):
-    """Needs an option."""
-
-    name = "demanding"
-    aliases = ()
-    strength: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 import multimix
+from made_up import Demanding, Needy
 from multimix import METHODS, InputMixup, NoMix
 from multimix.lab.digits.arms import arms
 
@@ -13,27 +14,6 @@ class Dummy(InputMixup):
 
     name = "dummy"
     aliases = ("dummy_alias",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needy(InputMixup):
-    """Mixup that asks for what nothing here gives."""
-
-    name = "needy"
-    aliases = ()
-
-    @property
-    def needs(self):
-        return ("history",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demanding(InputMixup):
-    """Mixup with an option that has no default."""
-
-    name = "demanding"
-    aliases = ()
-    strength: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,18 +32,6 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def clusters():
-    """Two classes apart, where λ matters: mixed inputs come to lie between the classes, and B_0 is small."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(2, 6), nn.LeakyReLU(0.1), nn.Linear(6, 2))
-        model[2].weight.data *= 3
-    y = (torch.arange(40) < 20).long()
-    return model, 0.5 * torch.randn(40, 2, generator=generator) + 2 * (y.unsqueeze(1) - 0.5), y
-
-
-@pytest.fixture(scope="module")
 def exact(data):
     return enumerated(data[0], method(), *data[1:], nodes=24)
 

@@ -4,31 +4,17 @@ import json
 from dataclasses import asdict
 
 import pytest
-import torch
-from torch import nn
 
 from multimix import InputMixup, ManifoldMixup
 from multimix.lab.variance import crossover, enumerated, sampled_components
 from multimix.lab.variance.sampling import sampled_from
 
 
-@pytest.fixture(scope="module")
-def data():
-    """Two classes apart, where λ matters."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(2, 6), nn.LeakyReLU(0.1), nn.Linear(6, 2))
-        model[2].weight.data *= 3
-    y = (torch.arange(40) < 20).long()
-    return model, 0.5 * torch.randn(40, 2, generator=generator) + 2 * (y.unsqueeze(1) - 0.5), y
-
-
 @pytest.mark.parametrize("method", [InputMixup(), ManifoldMixup(alpha=0.5, layers=("1",))], ids=lambda m: m.name)
-def test_sampled_parts_agree_with_all_pairs(data, method):
+def test_sampled_parts_agree_with_all_pairs(clusters, method):
     """Six intervals of 95 % at fixed seeds; each is widened by half, so that one in 300 misses by chance."""
-    exact = enumerated(data[0], method, *data[1:], nodes=16).components
-    found = sampled_components(data[0], method, *data[1:], pairs=4000, groups=100, group=20, nodes=16, seed=1)
+    exact = enumerated(clusters[0], method, *clusters[1:], nodes=16).components
+    found = sampled_components(clusters[0], method, *clusters[1:], pairs=4000, groups=100, group=20, nodes=16, seed=1)
     expected = (exact.total, exact.pairs, exact.lam)
     for estimate, truth in zip(found.components.estimates, expected, strict=True):
         assert abs(estimate.value - truth) < 1.5 * estimate.half < 0.3 * truth
@@ -41,15 +27,15 @@ def test_sampled_parts_agree_with_all_pairs(data, method):
     assert found.plug_in == pytest.approx(found.components.lam + rest / 2000, rel=0.02)
 
 
-def test_the_same_seed_gives_the_same_numbers(data):
+def test_the_same_seed_gives_the_same_numbers(clusters):
     few = {"pairs": 10, "groups": 3, "group": 4, "nodes": 3}
-    first, again, other = (sampled_components(data[0], InputMixup(), *data[1:], **few, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (sampled_components(clusters[0], InputMixup(), *clusters[1:], **few, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first.components.total != other.components.total
     assert sampled_from(json.loads(json.dumps(asdict(first)))) == first
 
 
 @pytest.mark.parametrize(("name", "value"), [("pairs", 0), ("draws", 0), ("groups", 0), ("group", 0)])
-def test_sizes_are_checked(data, name, value):
+def test_sizes_are_checked(clusters, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got {value}"):
-        sampled_components(data[0], InputMixup(), *data[1:], **{name: value})
+        sampled_components(clusters[0], InputMixup(), *clusters[1:], **{name: value})
