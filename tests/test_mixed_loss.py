@@ -255,3 +255,44 @@ def test_autocast_and_a_clean_term():
     torch.testing.assert_close(total.float(), exact, atol=0.05, rtol=0.05)
     for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, atol=0.05, rtol=0.2)
+
+
+class Plain(nn.Module):
+    """Rows do not know each other, so that chunks must add up to the whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.head = nn.Linear(2 * 5 * 7, CLASSES)
+
+    def forward(self, x):
+        self.seen.append(len(x))
+        return self.head(x.flatten(1))
+
+
+@pytest.mark.parametrize("loss", [mm.soft_cross_entropy, mm.softmax_bce])
+@pytest.mark.parametrize("steps", [1, 2, 5, 7, None])
+def test_terms_add_up_to_the_loss_with_its_clean_part(loss, steps):
+    method = Salient(k=5, clean_weight=0.7, clean_scale="auto")
+    whole, parts = Plain(), Plain()
+    mm.mixed_loss(whole, method, X, Y, loss=loss, smoothing=0.1, generator=seeded(4)).backward()
+    terms = mm.mixed_terms(parts, method, X, Y, loss=loss, smoothing=0.1, steps=steps, generator=seeded(4))
+    assert parts.seen == [6], "nothing but the clean pass runs before a term is called"
+    assert len(terms) == (1 if steps is None else -(-5 // steps))
+    rows = []
+    for term in terms:
+        value, logits, target = term()
+        assert logits.shape == target.shape
+        rows.append(len(logits) // 6)
+        value.backward()
+    assert rows == {1: [1] * 5, 2: [2, 2, 1]}.get(steps, [5])
+    torch.testing.assert_close(parts.head.weight.grad, whole.head.weight.grad)
+
+
+def test_terms_of_an_unmixed_batch_are_one():
+    (term,) = mm.mixed_terms(Plain(), mm.CutMix(k=5, p=0.0), X, Y, steps=1)
+    assert torch.equal(term().target.argmax(1), Y)
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        mm.mixed_terms(Plain(), mm.CutMix(k=5), X, Y, steps=0)

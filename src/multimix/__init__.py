@@ -1,7 +1,7 @@
 """multimix: K ordered interpolations of every pair, for every mixup method and any model."""
 
 from .drop_in import Mix
-from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss
+from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss, mixed_terms
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import (
@@ -54,6 +54,7 @@ __all__ = [
     "mixed_forward",
     "mixed_logits",
     "mixed_loss",
+    "mixed_terms",
     "random_partner",
     "sample_path",
     "smoothed",

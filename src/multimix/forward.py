@@ -1,6 +1,7 @@
 """A forward pass with mixing, on the input or at a hidden layer, for any model."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -81,17 +82,56 @@ def mixed_loss(
     Under DistributedDataParallel the clean pass runs on the module inside, and one ``backward`` averages both terms. Since
     every rank throws its own coins, layers that talk to other ranks (SyncBatchNorm) need a method that is never skipped.
     """
+    (term,) = mixed_terms(
+        model, method, x, y, loss=loss, num_classes=num_classes, smoothing=smoothing, output=output, generator=generator, **given
+    )
+    return term().loss
+
+
+class Term(NamedTuple):
+    """A part of the loss of a batch, with the logits and targets it was taken of; the parts add up to the whole."""
+
+    loss: Tensor
+    logits: Tensor
+    target: Tensor
+
+
+def mixed_terms(
+    model: nn.Module,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    steps: int | None = None,
+    loss: Loss = soft_cross_entropy,
+    num_classes: int | None = None,
+    smoothing: float = 0.0,
+    output: Output | None = None,
+    generator: Generator | None = None,
+    **given: Any,
+) -> list[Callable[[], Term]]:
+    """:func:`mixed_loss` in parts of ``steps`` interpolations (None: all at once): call one, ``backward`` on its loss, go on.
+
+    Each runs the model when it is called, so K needs the memory of ``steps``. Their number is known ahead: processes that share
+    gradients can wait for the last one. The clean loss, if any, is in the first. What :func:`mixed_chunks` says about layers
+    that use batch statistics holds here, too.
+    """
     if not callable(loss):
         raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
-    logits, target = _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
-    value = one_number(loss(logits, target))
-    if chosen is None or clean is None:
-        return value
-    per_class = chosen.clean_scale == "per_class" or (chosen.clean_scale == "auto" and loss is softmax_bce)
-    scale = 2 / logits.shape[1] if per_class else 1
-    return value + chosen.clean_weight * scale * clean
+
+    def term(part: PairPlan, extra: Tensor | None) -> Term:
+        logits, mixed_target = _logits_and_target(model, part, x, target, num_classes, smoothing, output)
+        value = one_number(loss(logits, mixed_target)) * (part.k / plan.k)
+        if chosen is None or extra is None:
+            return Term(value, logits, mixed_target)
+        per_class = chosen.clean_scale == "per_class" or (chosen.clean_scale == "auto" and loss is softmax_bce)
+        scale = 2 / logits.shape[1] if per_class else 1
+        return Term(value + chosen.clean_weight * scale * extra, logits, mixed_target)
+
+    parts = [plan] if steps is None else list(plan.split(steps))
+    return [partial(term, part, clean if i == 0 else None) for i, part in enumerate(parts)]
 
 
 def prepared_plan(
