@@ -30,17 +30,17 @@ def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     It holds one line with format, length and checksum, then a safetensors file.
     """
     make_folder(folder)
-    # Clones, because safetensors refuses tensors that share memory, and views of a larger one.
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in checkpoint.tensors.items()}
-    payload = save(tensors, {"values": json.dumps(checkpoint.values, allow_nan=False)})
-    head = {"format": FORMAT, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
     path = folder / f"step-{step:09d}.checkpoint"
-    try:
-        write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
-    except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror}; the checkpoints before it are kept") from error
+    _write(path, checkpoint)
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
+    return path
+
+
+def write_best(folder: Path, checkpoint: Checkpoint) -> Path:
+    """The file of the best epoch so far, beside those of the last two steps."""
+    path = folder / "best.checkpoint"
+    _write(path, checkpoint)
     return path
 
 
@@ -113,6 +113,12 @@ def unflattened(checkpoint: Checkpoint, name: str) -> Any:
     return build(checkpoint.values[name])
 
 
+def only(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """The part that :func:`flattened` called ``name``."""
+    tensors = {key: value for key, value in checkpoint.tensors.items() if key.startswith(f"{name}/")}
+    return Checkpoint(tensors, {name: checkpoint.values[name]})
+
+
 def joined(*parts: Checkpoint) -> Checkpoint:
     """Several states in one; no name may occur twice."""
     tensors: dict[str, Tensor] = {}
@@ -123,3 +129,14 @@ def joined(*parts: Checkpoint) -> Checkpoint:
         tensors.update(part.tensors)
         values.update(part.values)
     return Checkpoint(tensors, values)
+
+
+def _write(path: Path, checkpoint: Checkpoint) -> None:
+    # Clones, because safetensors refuses tensors that share memory, and views of a larger one.
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in checkpoint.tensors.items()}
+    payload = save(tensors, {"values": json.dumps(checkpoint.values, allow_nan=False)})
+    head = {"format": FORMAT, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    try:
+        write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
+    except OSError as error:
+        raise OSError(f"cannot write {str(path)!r}: {error.strerror}; the checkpoints before it are kept") from error

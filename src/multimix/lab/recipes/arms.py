@@ -1,0 +1,84 @@
+"""The ways of training that are compared: every registered method, smoothed labels, and the paper's batch strategies."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from ... import methods as registry
+from ...checks import nearest
+from ...methods import Method, NoMix
+from ..training.settings import Settings
+from .base import Recipe
+
+SMOOTHING = 0.1
+ROTATION = 15.0  # degrees; the paper's batch augmentation rotates, but does not say how far
+
+
+class Strategy(NamedTuple):
+    """A baseline that is more than a method: a method, what else changes with the factor K, and what it is."""
+
+    method: str
+    changed: Callable[[Settings, int], Settings]
+    about: str
+
+
+def _smoothed(settings: Settings, k: int) -> Settings:
+    return replace(settings, smoothing=SMOOTHING)
+
+
+def _larger(settings: Settings, k: int) -> Settings:
+    phases = tuple(replace(phase, batch=k * phase.batch) for phase in settings.phases)
+    return replace(settings, batch=k * settings.batch, phases=phases)
+
+
+def _repeated(settings: Settings, k: int) -> Settings:
+    return replace(settings, repeats=k, augment=replace(settings.augment, rotation=ROTATION))
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "smoothing": Strategy("none", _smoothed, f"no mixing, labels smoothed by {SMOOTHING}"),
+    "large_batch": Strategy("none", _larger, "no mixing, K times the batch"),
+    "large_batch_mixup": Strategy("mixup", _larger, "mixup with one λ, K times the batch"),
+    "batch_augmentation": Strategy("none", _repeated, "no mixing, K augmentations of every sample in one batch"),
+    "batch_augmentation_mixup": Strategy("mixup", _repeated, "K augmentations of every sample in one batch, then mixup"),
+}
+
+
+def arm_names() -> list[str]:
+    """Every name that ``--method`` takes, without aliases."""
+    return [kind.name for kind in registry.METHODS] + list(STRATEGIES)
+
+
+def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settings:
+    """``settings`` as the arm trains: its method with the recipe's options, and what a strategy changes beside it.
+
+    K is the number of interpolations; for a batch strategy it is the factor, and the method inside has K = 1.
+    """
+    strategy = STRATEGIES.get(arm)
+    if strategy is None:
+        return replace(settings, method=_method(recipe, settings, arm, k))
+    return strategy.changed(replace(settings, method=_method(recipe, settings, strategy.method, 1)), k)
+
+
+def arm_name(name: str) -> str:
+    """The name that results carry, for a name or an alias."""
+    known = {key: kind.name for kind in registry.METHODS for key in (kind.name, *kind.aliases)} | {key: key for key in STRATEGIES}
+    if name not in known:
+        raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(arm_names())}")
+    return known[name]
+
+
+def counts_k(arm: str) -> bool:
+    """Whether K means something for the arm."""
+    return arm not in (NoMix.name, "smoothing")
+
+
+def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
+    kind = next(kind for kind in registry.METHODS if kind.name == name)
+    options: dict[str, Any] = {"k": k, **recipe.options.get(name, {})}
+    takes = {option.name for option in fields(kind)}  # type: ignore[arg-type]  # every registered method is a dataclass
+    entry = settings.data.entry()
+    # Those that look at colours must know how they were normalised, whatever data set was asked for.
+    told = {"mean": entry.mean, "std": entry.std}
+    options = {key: value for key, value in told.items() if key in takes} | options
+    return registry.create(name, **options)

@@ -1,0 +1,42 @@
+"""What a recipe is: one table or figure of the paper, its trainings with the paper's numbers, at three scales."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..training.settings import Settings
+
+Scale = Literal["paper", "small", "smoke"]
+SCALES: tuple[Scale, ...] = ("paper", "small", "smoke")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training of a recipe: an arm by name, its K, and the test error in per cent that the paper reports for it, if any."""
+
+    arm: str
+    k: int = 1
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table or figure.
+
+    ``settings(scale)`` are those of no mixing; an arm changes them. ``options`` are the options of methods where they differ from
+    the library's defaults, by registered name. ``metric`` is the number that the paper reports, one of the fields of an outcome.
+    """
+
+    name: str
+    title: str
+    about: str
+    settings: Callable[[Scale], Settings]
+    rows: tuple[Row, ...]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metric: str = "median"
+    takes: Mapping[Scale, str] = field(default_factory=dict)
+    """How long one training takes, in words, for each scale."""
+
+    def paper(self, arm: str, k: int) -> float | None:
+        """The paper's number for an arm, if it has one."""
+        return next((row.paper for row in self.rows if (row.arm, row.k) == (arm, k)), None)

@@ -1,0 +1,265 @@
+"""The log of one run: a line for every update and every epoch, and curves for TensorBoard where it is installed.
+
+``steps.csv`` grows; opened again at a checkpoint, it is first cut back to it, so that a run that was killed leaves the same lines
+as one that was not. ``epochs.csv`` and ``epochs.jsonl`` are written anew each time, from what the checkpoint holds.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, get_type_hints
+
+from ..results import make_folder, write_atomically
+from .history import Epoch
+
+STEPS, EPOCHS, EPOCH_LINES = "steps.csv", "epochs.csv", "epochs.jsonl"
+Number = int | float | None
+
+
+class Step(NamedTuple):
+    """One update. ``update`` counts those that are done, ``epoch`` is the number of its epoch; the first of both is 1.
+
+    ``accuracy`` is in per cent, ``squared_grad_norm`` is ‖g‖² without weight decay, as in an :class:`Epoch`.
+    """
+
+    update: int
+    epoch: int
+    rate: float
+    loss: float
+    accuracy: float
+    squared_grad_norm: float
+
+
+_WHOLE = {field.name for field in fields(Epoch) if get_type_hints(Epoch)[field.name] is int} | {"update", "epoch"}
+
+
+class Log:
+    """The log in ``folder``, opened where ``updates`` are done and the epochs of ``history`` finished.
+
+    ``tensorboard`` decides whether there are event files, too; None means if TensorBoard or tensorboardX is installed. Lines of
+    updates are handed to the system one by one, so a killed run keeps them; :meth:`flush` brings them to the disk.
+    """
+
+    def __init__(self, folder: Path, *, updates: int, history: Sequence[Epoch], tensorboard: bool | None = None) -> None:
+        self.folder = folder
+        make_folder(folder)
+        self._write_epochs(history)
+        _cut_back(folder / STEPS, updates)
+        self._shown = len(history)
+        self._steps = _Growing(folder / STEPS)
+        wanted = _installed("tensorboard") or _installed("tensorboardX") if tensorboard is None else tensorboard
+        self._events = _Events(folder, updates) if wanted else None
+
+    def step(self, row: Step) -> None:
+        """Add one update."""
+        values = _plain(row._asdict())
+        self._steps.write(_line(values))
+        if self._events is not None:
+            self._events.add(row.update, "update", {name: values[name] for name in Step._fields[2:]})
+
+    def epoch(self, history: Sequence[Epoch]) -> None:
+        """Write all epochs, of which the last is new."""
+        self._write_epochs(history)
+        if self._events is not None:
+            for epoch in history[self._shown :]:
+                # Over the updates, like everything else: TensorBoard forgets by this number what a killed run did in vain.
+                values = {name: value for name, value in _plain(vars(epoch)).items() if name not in ("number", "updates")}
+                self._events.add(epoch.updates, "epoch", values)
+        self._shown = len(history)
+
+    def flush(self) -> None:
+        """Bring the lines so far to the disk, where they survive a power cut; to be called before a checkpoint is written."""
+        self._steps.sync()
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self._steps.close()
+        if self._events is not None:
+            self._events.close()
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _write_epochs(self, history: Sequence[Epoch]) -> None:
+        rows = [_plain(vars(epoch)) for epoch in history]
+        lines = [_line(row) for row in rows]
+        _write(self.folder / EPOCHS, _head([field.name for field in fields(Epoch)]) + b"".join(lines))
+        _write(self.folder / EPOCH_LINES, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+
+def read_steps(folder: Path) -> list[Step]:
+    """The updates in the log of a run, without lines that are damaged or not finished; none if there is no log."""
+    path = folder / STEPS
+    return [step for _, step in _sound_lines(path.read_bytes() if path.exists() else b"")]
+
+
+def read_epochs(folder: Path) -> list[Epoch]:
+    """The epochs in the log of a run; none if there is no log."""
+    path = folder / EPOCH_LINES
+    epochs = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
+        epoch = _epoch(line)
+        if epoch is None:
+            raise ValueError(f"line {number} of {path} is damaged; the run writes the file anew when it goes on")
+        epochs.append(epoch)
+    return epochs
+
+
+def _epoch(line: bytes) -> Epoch | None:
+    try:
+        return Epoch(**_plain(json.loads(line)))  # type: ignore[arg-type]  # a wrong name or none is a TypeError
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Number]:
+    """Numbers of Python, whose ``repr`` is what reads back bit for bit."""
+    return {name: None if value is None else (int if name in _WHOLE else float)(value) for name, value in values.items()}
+
+
+def _line(values: Mapping[str, Number]) -> bytes:
+    return _head(["" if value is None else repr(value) for value in values.values()])
+
+
+def _head(words: Sequence[str]) -> bytes:
+    return (",".join(words) + "\n").encode()
+
+
+def _cut_back(path: Path, updates: int) -> None:
+    """Only the head of ``steps.csv`` and the sound lines of the first ``updates``."""
+    with _named(path):
+        before = path.read_bytes() if path.exists() else b""
+    after = _head(Step._fields) + b"".join(line + b"\n" for line, step in _sound_lines(before) if step.update <= updates)
+    if after != before:
+        _write(path, after)
+
+
+def _sound_lines(content: bytes) -> Iterator[tuple[bytes, Step]]:
+    # What comes after the last line break is half a line, even where it could be read: 0.1 may be the beginning of 0.123.
+    lines = content.split(b"\n")[:-1]
+    return ((line, step) for line in lines if (step := _step(line)) is not None)
+
+
+def _step(line: bytes) -> Step | None:
+    words = line.split(b",")
+    if len(words) != len(Step._fields):
+        return None
+    try:
+        return Step(int(words[0]), int(words[1]), *map(float, words[2:]))
+    except ValueError:
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    with _named(path):
+        write_atomically(path, content)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """One sentence with the file, if the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+class _Growing:
+    """A file that grows at its end, without a buffer of its own: nothing is left to be written when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _named(path):
+            self._file = path.open("ab", buffering=0)
+
+    def write(self, content: bytes) -> None:
+        with _named(self.path):
+            while content:
+                content = content[self._file.write(content) :]
+
+    def sync(self) -> None:
+        with _named(self.path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Events:
+    """An event file as TensorBoard reads it: records of a length, an Event in protocol buffers, and checksums of both.
+
+    Written here and not by tensorboardX, because its writer blocks for ever when the disk is full: a thread of its own has died
+    then, and nobody empties the queue.
+    """
+
+    def __init__(self, folder: Path, updates: int) -> None:
+        now = time.time_ns()
+        # TensorBoard reads the files of a run in the order of their names.
+        self._file = _Growing(folder / f"events.out.tfevents.{now // 10**9}.{now % 10**9:09d}")
+        self._record(_stamp() + _field(3, b"brain.Event:2"))
+        # The start of a session: all that earlier files have from this update on is forgotten.
+        self._record(_stamp() + b"\x10" + _varint(updates + 1) + _field(7, b"\x08\x01"))
+
+    def add(self, update: int, group: str, values: Mapping[str, Number]) -> None:
+        """One point on the curve of every value that is there."""
+        points = (_point(f"{group}/{name}", value) for name, value in values.items() if value is not None)
+        self._record(_stamp() + b"\x10" + _varint(update) + _field(5, b"".join(points)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _record(self, event: bytes) -> None:
+        length = struct.pack("<Q", len(event))
+        self._file.write(length + _checksum(length) + event + _checksum(event))
+
+
+def _stamp() -> bytes:
+    return b"\x09" + struct.pack("<d", time.time())
+
+
+def _point(tag: str, value: float) -> bytes:
+    # Four bytes are all it has, and struct refuses what does not fit.
+    value = value if not math.isfinite(value) or abs(value) < 3.4e38 else math.copysign(math.inf, value)
+    return _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
+
+
+def _shifted(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC32C = tuple(_shifted(byte) for byte in range(256))
+
+
+def _checksum(content: bytes) -> bytes:
+    """CRC-32C, turned by 15 bits and moved by a constant, as the format wants it."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc = _CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

@@ -1,0 +1,280 @@
+"""A training that can be stopped anywhere: epochs of updates, measured, logged, evaluated, written to checkpoints.
+
+Batches, draws and everything else random are functions of (seed, epoch, step), so a checkpoint holds the weights, the optimiser
+and a few counters, and a run that goes on from it ends with the same bits as one that was never stopped.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Protocol
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from ...hooks import MixPoints
+from ..data import Files, Loader, Split, Splits
+from ..data.picture import read_picture
+from ..nets import network as named_network
+from ..nets import parameter_groups
+from .checkpoint import Checkpoint, flattened, joined, unflattened
+from .evaluate import evaluated
+from .history import Epoch
+from .log import Step
+from .settings import Settings
+from .step import START, Measured, seed_everything, update
+from .weights import same_buffers
+
+FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
+
+
+class Diverged(ValueError):  # noqa: N818  what happened, in one sentence
+    """The loss is not a number any more."""
+
+
+class Watcher(Protocol):
+    """What follows a training: writes checkpoints and logs, shows progress, says when to stop. Only the first process has one."""
+
+    def step(self, row: Step, images: int) -> None:
+        """One update was done."""
+
+    def epoch(self, history: list[Epoch]) -> None:
+        """An epoch was finished."""
+
+    def doing(self, what: str) -> None:
+        """Something else than updates takes its time now."""
+
+    def between(self, updates: int, state: Callable[[], Checkpoint]) -> None:
+        """Between two updates, when the state is whole."""
+
+
+@dataclass
+class Position:
+    """Where a training is: ``epoch`` and ``step`` of the next update, and the sums of the running epoch."""
+
+    epoch: int = 0
+    step: int = 0
+    updates: int = 0
+    history: list[Epoch] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+
+
+class Training:
+    """One seed of one choice of settings."""
+
+    def __init__(self, settings: Settings, seed: int, splits: Splits[Split], accelerator: Accelerator) -> None:
+        self.settings, self.seed, self.accelerator = settings, seed, accelerator
+        self.data = settings.data.entry()
+        self.train = _part(splits.train, settings.data.per_class, settings)
+        self.report = _part(splits[settings.data.report], settings.data.report_per_class, settings)
+        select = settings.data.select
+        self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)
+        self.at = Position()
+        seed_everything(START, seed)
+        self.network = named_network(
+            settings.network.name, len(self.train.classes), in_channels=self._channels(), **settings.network.given()
+        )
+        self._prepare()
+
+    def _channels(self) -> int | None:
+        # A network from an import path may not take the number of channels.
+        return None if ":" in self.settings.network.name else self.data.size[0]
+
+    def _prepare(self) -> None:
+        settings = self.settings
+        if settings.channels_last:
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        hidden = [layer for layer in settings.method.mixes_at if layer is not None]
+        model: nn.Module = self.network
+        if settings.compile:
+            # Hooks must be there before the model is compiled, or they would not be seen.
+            self.points = MixPoints(self.network, hidden) if hidden else None
+            model = torch.compile(self.network)  # type: ignore[assignment]
+        groups = parameter_groups(self.network, settings.optimizer.weight_decay, norm_decay=settings.optimizer.norm_decay)
+        sgd = torch.optim.SGD(
+            groups,
+            lr=settings.schedule.at_epoch(0),
+            momentum=settings.optimizer.momentum,
+            nesterov=settings.optimizer.nesterov and settings.optimizer.momentum > 0,
+        )
+        self.model, self.optimizer = self.accelerator.prepare(model, sgd)
+
+    def loaders(self, epoch: int) -> list[Loader]:
+        """One for each share of this process, as the epoch's phase wants them."""
+        now = self.settings.in_epoch(epoch)
+        split = self.train
+        if isinstance(split, Files) and now.augment.short_side is not None:
+            split = Files(split.paths, split.labels, split.classes, partial(read_picture, short_side=now.augment.short_side))
+        shares = self.accelerator.num_processes * now.accumulate
+        if now.batch % shares:
+            raise ValueError(f"batch must be a multiple of processes × accumulate, which is {shares}, got {now.batch}")
+        first = self.accelerator.process_index * now.accumulate
+        return [
+            Loader(
+                split,
+                now.augment.training(self.data),
+                batch=now.batch,
+                seed=self.seed,
+                workers=now.running.workers,
+                rank=first + i,
+                world=shares,
+                repeats=now.repeats,
+            )
+            for i in range(now.accumulate)
+        ]
+
+    def updates_in(self, epoch: int) -> int:
+        """Updates of one epoch."""
+        return len(self.train) // self.settings.in_epoch(epoch).batch
+
+    @property
+    def total_updates(self) -> int:
+        """Updates of the whole training."""
+        return sum(self.updates_in(epoch) for epoch in range(self.settings.epochs))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.at.epoch >= self.settings.epochs
+
+    def run(self, watcher: Watcher | None) -> None:
+        """Go on to the end."""
+        while not self.finished:
+            self._epoch(watcher)
+
+    def _epoch(self, watcher: Watcher | None) -> None:
+        epoch, settings = self.at.epoch, self.settings.in_epoch(self.at.epoch)
+        clock = _Clock()
+        pending: list[tuple[Step, Measured]] = []
+        every = 1 if self.accelerator.device.type == "cpu" else FLUSH
+        count = self.updates_in(epoch)
+        for shares in _together([loader.epoch(epoch, self.at.step) for loader in self.loaders(epoch)]):
+            rate = settings.schedule.at_epoch(epoch + self.at.step / count)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            same_buffers(self.network, self.accelerator)
+            key = (self.seed, epoch, self.at.step)
+            measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key)
+            self.at.step += 1
+            self.at.updates += 1
+            pending.append((Step(self.at.updates, epoch + 1, rate, math.nan, math.nan, math.nan), measured))
+            if len(pending) == every or self.at.step == count:
+                self._flush(pending, clock, watcher)
+                if watcher is not None and self.at.step < count:
+                    watcher.between(self.at.updates, self.state)
+        self._end_of_epoch(rate, watcher)
+
+    def _flush(self, pending: list[tuple[Step, Measured]], clock: "_Clock", watcher: Watcher | None) -> None:
+        """Read the numbers of the last updates, stop if they are none, add them up."""
+        numbers = self.accelerator.reduce(torch.stack([measured.numbers for _, measured in pending]), "mean").cpu().tolist()
+        world = self.accelerator.num_processes
+        for (step, measured), (loss, accuracy, norm, rows) in zip(pending, numbers, strict=True):
+            if not math.isfinite(loss):
+                raise Diverged(_divergence(loss, step, self.settings))
+            images = world * measured.images
+            self._add(updates=1, loss=loss, accuracy=accuracy, squared_grad_norm=norm, images=images, rows=world * rows)
+            if watcher is not None:
+                row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
+                watcher.step(row, images)
+        pending.clear()
+        self._add(**clock.lap())
+
+    def _add(self, **values: float) -> None:
+        for name, value in values.items():
+            self.at.sums[name] = self.at.sums.get(name, 0.0) + value
+
+    def _end_of_epoch(self, rate: float, watcher: Watcher | None) -> None:
+        sums, settings, number = self.at.sums, self.settings, self.at.epoch + 1
+        errors: dict[str, float | None] = {}
+        if number % settings.evaluate_every == 0 or number == settings.epochs:
+            errors = self._errors(watcher)
+        self.at.history.append(
+            Epoch(
+                number=number,
+                updates=self.at.updates,
+                rate=rate,
+                loss=sums["loss"] / sums["updates"],
+                accuracy=100 * sums["accuracy"] / sums["updates"],
+                squared_grad_norm=sums["squared_grad_norm"] / sums["updates"],
+                images=int(sums["images"]),
+                rows=round(sums["rows"]),
+                seconds=sums["seconds"],
+                cpu_seconds=sums["cpu_seconds"],
+                **errors,
+            )
+        )
+        self.at.epoch, self.at.step, self.at.sums = number, 0, {}
+        if watcher is not None:
+            watcher.epoch(self.at.history)
+            watcher.between(self.at.updates, self.state)
+
+    def _errors(self, watcher: Watcher | None) -> dict[str, float | None]:
+        if watcher is not None:
+            watcher.doing("evaluating")
+        same_buffers(self.network, self.accelerator)
+        augment = self.settings.augment.evaluation(self.data)
+        found = evaluated(self.network, self.report, augment, self.settings, self.accelerator)
+        errors: dict[str, float | None] = dict(found._asdict())
+        if self.select is not None:
+            errors["selection_error"] = evaluated(self.network, self.select, augment, self.settings, self.accelerator).error
+        return errors
+
+    def state(self) -> Checkpoint:
+        """Everything needed to go on from here; it is only whole between two updates."""
+        at = asdict(self.at)
+        values = {"seed": self.seed, "settings": self.settings.digest(), "at": at}
+        parts = [
+            flattened(self.network.state_dict(), "network"),
+            flattened(self.optimizer.state_dict(), "optimizer"),
+            Checkpoint({}, values),
+        ]
+        if self.accelerator.scaler is not None:
+            parts.append(flattened(self.accelerator.scaler.state_dict(), "scaler"))
+        return joined(*parts)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Go on from a state of this very training."""
+        expected = (self.seed, self.settings.digest())
+        if (checkpoint.values.get("seed"), checkpoint.values.get("settings")) != expected:
+            raise ValueError("the checkpoint belongs to another training; give the run a folder of its own")
+        self.network.load_state_dict(unflattened(checkpoint, "network"))
+        self.optimizer.load_state_dict(unflattened(checkpoint, "optimizer"))
+        if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
+            self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
+        at = checkpoint.values["at"]
+        self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
+
+
+class _Clock:
+    """Wall and CPU seconds of this process since it was last asked."""
+
+    def __init__(self) -> None:
+        self.lap()
+
+    def lap(self) -> dict[str, float]:
+        now = {"seconds": time.perf_counter(), "cpu_seconds": time.process_time()}
+        passed = {name: now[name] - getattr(self, name, now[name]) for name in now}
+        self.__dict__.update(now)
+        return passed
+
+
+def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
+    return split if per_class is None else split.subset(per_class, settings.data.subset_seed)
+
+
+def _together(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """The shares of one update after the other."""
+    return (list(shares) for shares in zip(*streams, strict=True))
+
+
+def _divergence(loss: float, step: Step, settings: Settings) -> str:
+    tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
+    if settings.mixed_precision != "no":
+        tips.append("--mixed_precision no")
+    return (
+        f"the loss became {loss} in epoch {step.epoch}, update {step.update} (learning rate {step.rate:g}); the last checkpoint "
+        f"before it is kept; try {' or '.join([', '.join(tips[:-1]), tips[-1]])}"
+    )

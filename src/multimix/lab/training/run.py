@@ -1,0 +1,221 @@
+"""Runs of a recipe: planned from its rows or from one method, trained one after the other, kept, and not done twice."""
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.state import AcceleratorState
+from accelerate.utils import broadcast_object_list
+
+from ...warmup import warmup
+from ..data import Split, Splits, dataset, read
+from ..recipes.arms import arm_name, arm_settings, counts_k
+from ..recipes.base import Recipe, Scale
+from ..results import make_folder, write_atomically
+from ..rows import append_row, read_rows
+from .checkpoint import Checkpoint, latest_checkpoint
+from .history import Outcome, outcome
+from .keeper import Keeper
+from .loaded import SETTINGS
+from .lock import locked
+from .log import Log
+from .loop import Diverged, Training
+from .overrides import overridden
+from .progress import Progress
+from .settings import Data, Settings, described
+from .weights import weights_digest
+
+PAPER_K = 5
+RESULTS = "results.jsonl"
+Note = Callable[[str], None]
+
+
+class Run(NamedTuple):
+    """One training of a recipe."""
+
+    recipe: Recipe
+    scale: Scale
+    arm: str
+    k: int
+    seed: int
+    settings: Settings
+
+    @property
+    def title(self) -> str:
+        """How the run is called while it goes on; the scale is always said."""
+        k = f", K = {self.k}" if counts_k(self.arm) else ""
+        return f"{self.recipe.name} ({self.scale}): {self.arm}{k}, seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept, below the folder of all results."""
+        name = f"{self.arm}-k{self.k}-seed{self.seed}-{self.settings.digest()}"
+        return Path(self.recipe.name) / self.scale / name
+
+    def key(self) -> dict[str, Any]:
+        """What tells its row from others."""
+        names = ("arm", "k", "seed")
+        own = {name: getattr(self, name) for name in names}
+        return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.settings.digest()}
+
+
+def planned(
+    recipe: Recipe,
+    *,
+    scale: Scale = "paper",
+    method: str | None = None,
+    k: int | None = None,
+    seeds: Sequence[int] = (0,),
+    changes: Mapping[str, str] | None = None,
+) -> list[Run]:
+    """The runs of one method, or without a name of all rows of the recipe; seed by seed, so that a part is a fair comparison.
+
+    ``changes`` are fields of the settings by dotted name. K is 5, as in the paper, if it is not given.
+    """
+    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
+        raise ValueError(f"seeds must be different whole numbers of at least 0, got {', '.join(map(str, seeds)) or 'none'}")
+    if method is None and k is not None:
+        raise ValueError(f"k={k} needs a method; without one the rows of the recipe are trained, each with its own K")
+    if method is None:
+        arms = [(row.arm, row.k) for row in recipe.rows]
+    else:
+        name = arm_name(method)
+        arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
+    changes = changes or {}
+    of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
+    general = {path: words for path, words in changes.items() if path not in of_method}
+    start = overridden(recipe.settings(scale), general)
+    chosen = {(arm, k): overridden(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
+    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
+
+
+def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note = print) -> list[Outcome | None]:
+    """The outcome of every run, trained if it is not finished yet; None for one whose loss diverged, which ``note`` is told.
+
+    Started by torchrun, all processes train together; the first one writes.
+    """
+    out = Path(out)
+    accelerator = engine(runs[0].settings)
+    first = accelerator.is_main_process
+    if first:
+        make_folder(out)
+    if any(run.settings.method.needs for run in runs):
+        with accelerator.main_process_first():
+            warmup()  # kernels are compiled once, not by every process, nor in the first epoch
+    tell = note if first else _silent
+    results: list[Outcome | None] = []
+    for run in runs:
+        done = _same(accelerator, _finished(run, out, tell) if first else None)
+        if done is not None:
+            tell(f"{run.title}: done before, error {done.last:.2f} % in the last epoch")
+            results.append(done)
+            continue
+        try:
+            results.append(_trained(run, Path(data), out, accelerator, tell))
+        except Diverged as error:
+            tell(f"{run.title}: {error}")
+            results.append(None)
+    return results
+
+
+def engine(settings: Settings) -> Accelerator:
+    """What runs the training on the devices that are there."""
+    AcceleratorState._reset_state()  # another precision may have been used in this process
+    if settings.running.threads is not None:
+        torch.set_num_threads(settings.running.threads)
+    # Buffers are shared before the saliency pass, by weights.same_buffers.
+    options = DistributedDataParallelKwargs(broadcast_buffers=False)
+    made = Accelerator(cpu=settings.running.device == "cpu", mixed_precision=settings.mixed_precision, kwargs_handlers=[options])
+    if made.device.type == "cpu" and settings.mixed_precision == "fp16":
+        raise ValueError("mixed_precision fp16 needs an accelerator; on a CPU it can be no or bf16")
+    return made
+
+
+def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: Note) -> Outcome:
+    """One run from where it was to its end, and its row."""
+    with accelerator.main_process_first():
+        splits = _read(run.settings.data, data, out / "cache")
+    training = Training(run.settings, run.seed, splits, accelerator)
+    folder = out / run.folder
+    if not accelerator.is_main_process:
+        _resume(training, _same(accelerator, None))
+        training.run(None)
+        return outcome(training.at.history)
+    make_folder(folder)
+    with locked(folder):
+        write_atomically(folder / SETTINGS, settings_text(run, training))
+        _resume(training, _same(accelerator, latest_checkpoint(folder, note)))
+        at = training.at
+        with (
+            Log(folder, updates=at.updates, history=at.history) as log,
+            Progress(run.title, training.total_updates, run.settings.epochs, at.updates, note=note) as progress,
+            Keeper(folder, run.settings.running, log, progress) as keeper,
+        ):
+            training.run(keeper)
+            keeper.write(training.at.updates, training.state)
+        found = outcome(training.at.history)
+        append_row(out / RESULTS, _row(run, training, found))
+    return found
+
+
+def _resume(training: Training, checkpoint: Checkpoint | None) -> None:
+    if checkpoint is not None:
+        training.load(checkpoint)
+
+
+def _same(accelerator: Accelerator, value: Any) -> Any:
+    """What the first process has, in all of them."""
+    return broadcast_object_list([value])[0] if accelerator.num_processes > 1 else value
+
+
+def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
+    parts = [part for part in (training.train, training.report, training.select) if part is not None]
+    return {
+        **run.key(),
+        "settings": described(run.settings),
+        "outcome": asdict(found),
+        "epochs": [asdict(epoch) for epoch in training.at.history],
+        "device": str(training.accelerator.device),
+        "processes": training.accelerator.num_processes,
+        "skipped": sum(len(part.skipped) for part in parts),
+        "train_samples": len(training.train),
+        "report_samples": len(training.report),
+        "weights": weights_digest(training.network),
+        "folder": str(run.folder),
+    }
+
+
+def _finished(run: Run, out: Path, note: Note) -> Outcome | None:
+    """The outcome of a run that has its row."""
+    key = run.key()
+    for row in reversed(read_rows(out / RESULTS, note)):
+        if all(row.get(name) == value for name, value in key.items()):
+            return Outcome(**row["outcome"])
+    return None
+
+
+@lru_cache(maxsize=1)
+def _read(data: Data, folder: Path, cache: Path) -> Splits[Split]:
+    options = {"skip_bad": data.skip_bad, "cache": cache}
+    takes = inspect.signature(dataset(data.name).read).parameters
+    return read(data.name, folder, **{name: value for name, value in options.items() if name in takes})
+
+
+def settings_text(run: Run, training: Training) -> bytes:
+    """What the folder of a run says about it: enough to make its network again."""
+    known = {"classes": training.train.classes, "channels": training.data.size[0], "settings": described(run.settings)}
+    return (json.dumps({**run.key(), **known}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _silent(sentence: str) -> None: ...
+
+
+def unfinished(runs: Iterable[Run], results: Iterable[Outcome | None]) -> list[Run]:
+    """The runs that came to nothing."""
+    return [run for run, result in zip(runs, results, strict=True) if result is None]

@@ -1,0 +1,96 @@
+"""One update of the weights: every share of the batch forward and backward, then one step of the optimiser."""
+
+import random
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import numpy
+import torch
+from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
+from torch import Tensor, nn
+
+from ...forward import mixed_terms
+from ...generator import seeded
+from ...loss import mixed_accuracy
+from .settings import LOSSES, Settings
+
+# A seed's separate random streams, beside those of the loader.
+START, MIXING, MODEL = 0x57A7, 0x313C, 0x30DE1
+
+
+class Measured(NamedTuple):
+    """What one update was like in this process, still on its device: ``numbers`` are loss, accuracy, ‖g‖² and rows."""
+
+    numbers: Tensor
+    images: int
+
+
+def update(
+    accelerator: Accelerator,
+    model: nn.Module,
+    optimizer: AcceleratedOptimizer,
+    settings: Settings,
+    shares: Sequence[tuple[Tensor, Tensor]],
+    key: tuple[int, int, int],
+) -> Measured:
+    """The optimiser stepped once on the mean gradient of ``shares``, this process's parts of the batch.
+
+    ``key`` is (seed, epoch, step): with the number of a share among those of all processes it decides everything drawn, so
+    nothing about random streams has to be saved, and it does not matter how shares are spread over processes.
+    """
+    model.train()
+    optimizer.zero_grad()
+    loss = accuracy = torch.zeros((), device=accelerator.device)
+    images = rows = 0
+    for i, (x, y) in enumerate(shares):
+        share = accelerator.process_index * len(shares) + i
+        seed_everything(*key, share)
+        x, y = on_device(x, accelerator, settings), y.to(accelerator.device, non_blocking=True)
+        terms = mixed_terms(
+            model,
+            settings.method,
+            x,
+            y,
+            steps=settings.k_chunk,
+            loss=LOSSES[settings.loss],
+            smoothing=settings.smoothing,
+            generator=seeded(MIXING, *key, share),
+        )
+        hits, before = torch.zeros((), device=accelerator.device), rows
+        for j, term in enumerate(terms):
+            last = i == len(shares) - 1 and j == len(terms) - 1
+            # Gradients travel between processes once, with the last backward.
+            with nullcontext() if last else accelerator.no_sync(model):
+                part = term()
+                accelerator.backward(part.loss / len(shares))
+            loss = loss + part.loss.detach().float() / len(shares)
+            hits = hits + mixed_accuracy(part.logits.detach(), part.target) * len(part.logits)
+            rows += len(part.logits)
+        accuracy = accuracy + hits / ((rows - before) * len(shares))
+        images += len(x)
+    accelerator.unscale_gradients(optimizer)
+    norm = squared_grad_norm(model)
+    optimizer.step()
+    return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images)
+
+
+def squared_grad_norm(model: nn.Module) -> Tensor:
+    """‖g‖² of the gradients as they are: no weight decay in them yet."""
+    grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    return nn.utils.get_total_norm(grads).float() ** 2
+
+
+def on_device(x: Tensor, accelerator: Accelerator, settings: Settings) -> Tensor:
+    """The batch where the model is, in the memory order of the model."""
+    order = torch.channels_last if settings.channels_last and x.ndim == 4 else torch.preserve_format
+    return x.to(accelerator.device, non_blocking=True, memory_format=order)
+
+
+def seed_everything(*parts: int) -> None:
+    """All global random streams a model may draw from (dropout, say) set by ``parts``."""
+    seed = seeded(MODEL, *parts).initial_seed()
+    torch.manual_seed(seed)
+    numpy.random.seed(seed % 2**32)  # noqa: NPY002  the stream that somebody's model may use
+    random.seed(seed)

@@ -1,0 +1,230 @@
+import io
+import re
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from multimix.lab.training import progress as module
+from multimix.lab.training.history import Epoch
+from multimix.lab.training.progress import Progress
+
+TITLE = "table (small): puzzlemix, K = 5, seed 0"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def done(number, updates, error=None):
+    return Epoch(number, updates, 0.1, 2.0, 40.0, 1.0, 500, 2500, 5.0, 5.0, error=error)
+
+
+def shown(epochs=10, total=100, before=0, terminal=False, width=80):
+    """A progress with a clock in our hands, what it notes, and what it draws."""
+    notes, clock, paper = [], Clock(), io.StringIO()
+    console = Console(file=paper, force_terminal=terminal, width=width, color_system=None)
+    progress = Progress(TITLE, total, epochs, before, note=notes.append, console=console, clock=clock)
+    return progress, notes, clock, paper
+
+
+def trained(progress, clock, updates, epoch, seconds=1.0, images=50, loss=2.0, accuracy=25.0):
+    for update in updates:
+        clock.now += seconds
+        progress.step(update, epoch, loss, accuracy, images)
+
+
+def drawn(progress, width=80):
+    paper = io.StringIO()
+    Console(file=paper, width=width, color_system=None).print(progress._drawn())
+    return paper.getvalue()
+
+
+def test_a_line_tells_everything():
+    progress, notes, clock, _ = shown()
+    with progress:
+        trained(progress, clock, range(1, 11), epoch=1, loss=2.3456)
+        progress.doing("evaluating")
+        clock.now += 4
+        progress.epoch(done(1, 10, error=55.25))
+    # 90 updates of 1 s, nine evaluations of 4 s: 126 s.
+    assert notes == [f"{TITLE}: epoch 1/10, loss 2.346, train accuracy 25.0 %, error 55.25 %, 50 images/s, 2 min left"]
+
+
+def test_lines_keep_their_distance_but_the_last_is_always_told():
+    progress, notes, clock, _ = shown()
+    told = []
+    with progress:
+        for number in range(1, 11):
+            trained(progress, clock, range(10 * number - 9, 10 * number + 1), number, seconds=0.3)
+            progress.epoch(done(number, 10 * number, error=50.0))
+            told.append((number, clock.now))
+    numbers = [int(re.search(r"epoch (\d+)/10", line)[1]) for line in notes]
+    # 3 s an epoch: the first, then every fourth, which is 12 s later; the last although 3 s have passed.
+    assert numbers == [1, 5, 9, 10]
+    assert "left" in notes[0]
+    assert "left" not in notes[-1]
+
+
+def test_what_was_done_before_is_no_speed():
+    progress, notes, clock, _ = shown(total=1000, before=900)
+    with progress:
+        trained(progress, clock, range(901, 911), epoch=10, seconds=2.0)
+        progress.epoch(done(10, 910, error=1.0))
+    assert "25 images/s" in notes[0]
+    assert "3 min left" in notes[0]  # 90 updates of 2 s
+
+
+def test_speed_is_that_of_the_last_half_minute():
+    progress, _, clock, _ = shown(total=10_000)
+    with progress:
+        trained(progress, clock, range(1, 11), epoch=1, seconds=60.0, loss=9.0, accuracy=1.0)
+        trained(progress, clock, range(11, 1000), epoch=1, seconds=0.1)
+        assert "500 images/s" in drawn(progress)
+        assert "loss 2, train accuracy 25.0 %" in drawn(progress)
+        assert "15 min left" in drawn(progress)
+        assert len(progress._window) < 400
+        trained(progress, clock, range(1000, 1010), epoch=1, seconds=60.0)
+        assert "0.83 images/s" in drawn(progress)
+
+
+def test_evaluation_does_not_slow_the_images_but_counts_for_the_time_left():
+    progress, _, clock, _ = shown(epochs=4, total=40)
+    with progress:
+        for number in (1, 2):
+            trained(progress, clock, range(10 * number - 9, 10 * number + 1), number)
+            progress.doing("evaluating")
+            clock.now += 300
+            progress.epoch(done(number, 10 * number, error=50.0))
+        # Two evaluations of 5 min and 20 s.
+        assert "50 images/s" in drawn(progress)
+        assert "10 min left" in drawn(progress)
+
+
+def test_an_update_with_something_else_in_between_is_not_timed():
+    progress, _, clock, _ = shown(total=100)
+    with progress:
+        trained(progress, clock, range(1, 11), epoch=1)
+        progress.doing("writing a checkpoint")
+        assert "writing a checkpoint" in drawn(progress)
+        trained(progress, clock, [11], epoch=1, seconds=500.0)
+        assert "writing" not in drawn(progress)
+        trained(progress, clock, range(12, 21), epoch=1)
+        assert "50 images/s" in drawn(progress)
+        assert "80 s left" in drawn(progress)
+
+
+def test_updates_told_in_bursts():
+    """An accelerator is asked once in 20 updates; the speed is right wherever the window begins."""
+    progress, _, clock, _ = shown(total=100_000)
+    with progress:
+        for burst in range(100):
+            clock.now += 2.0
+            trained(progress, clock, range(20 * burst + 1, 20 * burst + 21), epoch=1, seconds=1e-6)
+            assert "500 images/s" in drawn(progress)
+
+
+def test_the_error_is_that_of_the_last_evaluation():
+    progress, notes, clock, _ = shown()
+    with progress:
+        for number, error in ((1, None), (2, 41.5), (3, None)):
+            trained(progress, clock, range(10 * number - 9, 10 * number + 1), number, seconds=2.0)
+            progress.epoch(done(number, 10 * number, error=error))
+    assert "error" not in notes[0]
+    assert "error 41.50 %, " in notes[1]
+    assert "error 41.50 % (epoch 2), " in notes[2]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_person_sees_three_lines_that_fit(width):
+    progress, notes, clock, paper = shown(terminal=True, width=width)
+    with progress:
+        assert TITLE in drawn(progress)
+        trained(progress, clock, range(1, 41), epoch=4)
+        progress.epoch(done(4, 40, error=12.5))
+        lines = drawn(progress, width).splitlines()
+        assert len(lines) == 3
+        assert lines[0].rstrip() == f"{TITLE}, epoch 4/10"
+        assert re.fullmatch("━+[╸╺]?.* 40 %, 60 s left *", lines[1])
+        assert max(len(line) for line in lines) <= width
+        assert lines[2].rstrip() == "loss 2, train accuracy 25.0 %, error 12.50 %, 50 images/s"
+        progress._live.refresh()
+    assert notes == []
+    assert "train accuracy 25.0 %" in paper.getvalue()
+
+
+def test_a_title_wider_than_the_terminal_and_one_with_brackets():
+    progress, _, _, _ = shown(terminal=True)
+    progress.title = "[bold]" + "long " * 40
+    assert len(drawn(progress).splitlines()) == 3
+    assert drawn(progress).startswith("[bold]long")
+
+
+def test_without_a_terminal_nothing_is_drawn():
+    progress, notes, clock, paper = shown()
+    with progress:
+        trained(progress, clock, range(1, 101), epoch=1)
+    assert (paper.getvalue(), notes) == ("", [])
+
+
+def test_it_looks_at_the_error_stream(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with Progress(TITLE, 10, 1) as progress:
+        assert progress._live is None
+    monkeypatch.setattr(sys, "stdout", plain := io.StringIO())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with Progress(TITLE, 10, 1, note=print) as progress:
+        assert progress._live is not None
+        print("to a file")
+        print("a note", file=sys.stderr)
+    assert plain.getvalue() == "to a file\n"
+    assert "a note" in terminal.getvalue()
+    assert sys.stderr is terminal
+
+
+def test_the_display_ends_with_an_error():
+    progress, _, _, _ = shown(terminal=True)
+    with pytest.raises(ZeroDivisionError), progress:
+        _ = 1 / 0
+    assert progress._live is None
+    with shown(terminal=True)[0]:  # two at once would be refused
+        pass
+
+
+def test_a_step_costs_little():
+    progress = Progress(TITLE, 100_000, 10, console=Console(file=io.StringIO(), force_terminal=True, width=100))
+    with progress:
+        start = time.process_time()
+        for update in range(1, 5001):
+            progress.step(update, 1, 2.0, 25.0, 50)
+        spent = (time.process_time() - start) / 5000
+    assert spent < 1e-4  # seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "0 s"),
+        (99.4, "99 s"),
+        (99.6, "2 min"),
+        (3540, "59 min"),
+        (3599, "1 h 0 min"),
+        (3700, "1 h 2 min"),
+        (86000, "1 d 0 h"),
+        (200000, "2 d 8 h"),
+    ],
+)
+def test_time_in_words(seconds, words):
+    assert module._spoken(seconds) == words
