@@ -200,11 +200,16 @@ def _finished(run: Run, out: Path, note: Note) -> Outcome | None:
     return None
 
 
-@lru_cache(maxsize=1)
 def _read(data: Data, folder: Path, cache: Path) -> Splits[Split]:
-    options = {"skip_bad": data.skip_bad, "cache": cache}
+    wanted = {"skip_bad": data.skip_bad, "cache": cache}
     takes = inspect.signature(dataset(data.name).read).parameters
-    return read(data.name, folder, **{name: value for name, value in options.items() if name in takes})
+    return _read_once(data.name, folder, tuple((name, value) for name, value in wanted.items() if name in takes))
+
+
+@lru_cache(maxsize=1)
+def _read_once(name: str, folder: Path, options: tuple[tuple[str, Any], ...]) -> Splits[Split]:
+    """The runs of a command share their data."""
+    return read(name, folder, **dict(options))
 
 
 def settings_text(run: Run, training: Training) -> bytes:

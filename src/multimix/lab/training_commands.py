@@ -1,0 +1,144 @@
+"""The commands around training: one function each. tyro parses by its signature, then it calls what does the work."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from .terminal import note
+
+with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
+    import tyro
+
+
+DATA_VARIABLE = "MULTIMIX_DATA"
+
+
+def data(
+    action: Annotated[
+        Literal["fetch", "check"], tyro.conf.arg(metavar="fetch|check", help="Download a set, or look at a folder.")
+    ],
+    what: Annotated[str, tyro.conf.arg(metavar="NAME|FOLDER", help="The set to fetch, or the folder to check.")],
+    /,
+    *,
+    folder: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where a fetched set goes.")] = Path("data"),
+    deep: Annotated[bool, tyro.conf.arg(help="Check: decode every file and compare checksums, not only read headers.")] = False,
+) -> None:
+    """Download a data set from its official address, or tell what is in a folder and what is wrong with it.
+
+    A download that was stopped goes on where it was; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100,
+    tiny_imagenet, cub200, speech_commands_v1, speech_commands_v2, fashion_mnist (ImageNet needs registration at its site).
+
+    Try it:
+      multimix data fetch cifar100 --folder data
+      multimix data check data
+      multimix data check data --deep
+    """
+    from .data.command import check, fetch
+
+    if action == "fetch":
+        print(f"wrote {fetch(what, folder, note=note)}")
+        return
+    for line in check(Path(what), deep=deep):
+        print(line)
+
+
+def train(
+    recipe: Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")],
+    /,
+    *,
+    method: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="NAME", help="What to train; multimix list methods names all.", help_behavior_hint="(default: all rows)"
+        ),
+    ] = None,
+    k: Annotated[
+        int | None,
+        tyro.conf.arg(
+            metavar="K",
+            help="Interpolations, or the factor of a batch strategy.",
+            help_behavior_hint="(default: 5 with --method)",
+        ),
+    ] = None,
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")] = (0,),
+    scale: Annotated[
+        Literal["paper", "small", "smoke"],
+        tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
+    ] = "paper",
+    data: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
+        ),
+    ] = None,
+    out: Annotated[
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not done again.")
+    ] = Path("multimix-runs"),
+    skip_bad: Annotated[bool, tyro.conf.arg(help="Leave out files that cannot be read, and count them.")] = False,
+    show: Annotated[bool, tyro.conf.arg(help="Print all fields of the settings, and train nothing.")] = False,
+    rebuild: Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")] = False,
+    set_: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields to change; --FIELD VALUE does the same."),
+    ] = (),
+) -> None:
+    """Train the networks of a table or figure of the paper, or one method of it, with any field of its settings changed.
+
+    Killed or stopped, the same command goes on where it was and ends with the same weights. Results are rows in
+    FOLDER/results.jsonl; tables and figures are made of them. Several devices or machines: torchrun … -m multimix.lab.cli train …
+
+    Try it:
+      multimix list
+      multimix train cifar100_preact_resnet18 --scale smoke --method cutmix --k 5
+      multimix train cifar100_preact_resnet18 --scale small --method puzzlemix --k 5 --seeds 0 1 2
+      multimix train cifar100_preact_resnet18 --method mixup --show
+      multimix train cifar100_preact_resnet18 --method mixup --schedule.rate 0.1 --method.alpha 0.5 --epochs 200
+    """
+    from .training.command import run
+
+    folder = data or Path(os.environ.get(DATA_VARIABLE) or "data")
+    changes = dict(_change(words) for words in set_)
+    if skip_bad:
+        changes["data.skip_bad"] = "true"
+    run(
+        recipe,
+        method=method,
+        k=k,
+        seeds=seeds,
+        scale=scale,
+        data=folder,
+        out=out,
+        changes=changes,
+        only_show=show,
+        rebuild=rebuild,
+    )
+
+
+def list_(
+    what: Annotated[
+        Literal["all", "recipes", "methods", "networks", "data"], tyro.conf.arg(metavar="[WHAT]", help="Which list.")
+    ] = "all",
+    /,
+) -> None:
+    """Everything that has a name: recipes, methods and baselines, networks, data sets.
+
+    Try it:
+      multimix list
+      multimix list recipes
+    """
+    from rich.console import Console
+
+    from .listing import listing
+
+    for part in listing(None if what == "all" else what):
+        Console().print(part)
+
+
+def _change(words: str) -> tuple[str, str]:
+    field, equals, value = words.partition("=")
+    if not equals:
+        raise ValueError(f"--set takes FIELD=VALUE, got {words!r}")
+    return field, value

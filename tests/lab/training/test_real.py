@@ -1,0 +1,39 @@
+"""The real data, where they are: set MULTIMIX_DATA to their folder."""
+
+import os
+
+import pytest
+
+from multimix.lab.data import DATASETS
+from multimix.lab.recipes import recipe
+from multimix.lab.recipes.arms import arm_names
+from multimix.lab.rows import read_rows
+from multimix.lab.training.run import planned, train
+
+
+def real_folder(name):
+    folder = os.environ.get("MULTIMIX_DATA")
+    if not folder:
+        pytest.skip("MULTIMIX_DATA is not set: no real data to train on")
+    if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS[name].folders):
+        pytest.skip(f"{folder} has no {name}")
+    return folder
+
+
+@pytest.mark.parametrize("arm", arm_names())
+def test_cifar100_smoke_trains_with_every_method(arm, tmp_path):
+    runs = planned(recipe("cifar100_preact_resnet18"), scale="smoke", method=arm, k=2, changes={"running.device": "cpu"})
+    (found,) = train(runs, data=real_folder("cifar100"), out=tmp_path, note=lambda sentence: None)
+    (row,) = read_rows(tmp_path / "results.jsonl")
+    assert row["arm"] == arm
+    assert 0 <= found.last <= 100
+    assert all(epoch["loss"] > 0 for epoch in row["epochs"])
+    assert row["scale"] == "smoke"
+
+
+@pytest.mark.parametrize(("name", "data"), [("tiny_imagenet", "tiny_imagenet"), ("speech", "speech_commands_v1")])
+def test_other_sets_smoke(name, data, tmp_path):
+    runs = planned(recipe(name), scale="smoke", method="puzzlemix", k=2, changes={"running.device": "cpu"})
+    (found,) = train(runs, data=real_folder(data), out=tmp_path, note=lambda sentence: None)
+    assert found is not None
+    assert (found.selected is not None) == (name == "speech")
