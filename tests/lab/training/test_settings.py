@@ -8,13 +8,18 @@ import torch
 
 import multimix as mm
 from multimix.lab.data import CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
+from multimix.lab.training.schedule import Milestones
 from multimix.lab.training.settings import Augmentation, Data, Network, Phase, Running, described
 from trial import settings
 
 
 def test_the_digest_sees_everything_but_how_the_machine_does_it():
     start = settings()
-    same = [replace(start, running=Running(workers=3, checkpoint_minutes=1.0, device="cpu"))]
+    same = [
+        replace(start, running=Running(workers=3, checkpoint_minutes=1.0, device="cpu")),
+        replace(start, method=replace(start.method, threads=2)),
+        replace(start, schedule=Milestones(0.1, (2,), warmup=0.5)),
+    ]
     others = [
         replace(start, epochs=4),
         replace(start, method=mm.PuzzleMix(k=4, mean=0.3054, std=0.3753)),

@@ -71,6 +71,7 @@ class Keeper:
             raise KeyboardInterrupt
 
     def write(self, updates: int, state: Callable[[], Checkpoint]) -> None:
-        """A checkpoint now."""
+        """A checkpoint now; what the log says before it must be on the disk, too, since it is not written again."""
+        self.log.flush()
         write_checkpoint(self.folder, updates, state())
         self.last_written = time.monotonic()

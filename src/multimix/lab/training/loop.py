@@ -175,7 +175,9 @@ class Training:
             if not math.isfinite(loss):
                 raise Diverged(_divergence(loss, step, self.settings))
             images = world * measured.images
-            self._add(updates=1, loss=loss, accuracy=accuracy, squared_grad_norm=norm, images=images, rows=world * rows)
+            self._add(updates=1, loss=loss, accuracy=accuracy, images=images, rows=world * rows)
+            if math.isfinite(norm):  # the scaler of fp16 finds its scale by gradients that overflow, and skips those updates
+                self._add(squared_grad_norm=norm, measured_norms=1)
             if watcher is not None:
                 row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
                 watcher.step(row, images)
@@ -198,7 +200,7 @@ class Training:
                 rate=rate,
                 loss=sums["loss"] / sums["updates"],
                 accuracy=100 * sums["accuracy"] / sums["updates"],
-                squared_grad_norm=sums["squared_grad_norm"] / sums["updates"],
+                squared_grad_norm=sums.get("squared_grad_norm", 0.0) / max(1.0, sums.get("measured_norms", 0.0)),
                 images=int(sums["images"]),
                 rows=round(sums["rows"]),
                 seconds=sums["seconds"],

@@ -131,7 +131,7 @@ class Progress:
     def _slide(self) -> None:
         """Let the window end now, and begin half a minute ago or a few moments, whichever is more."""
         window, latest = self._window, self._latest
-        # Ten moments a second will do; on an accelerator many updates are told at once, which belong together.
+        # Ten moments a second will do, however many updates there are.
         if len(window) > 1 and int(10 * window[-1].seconds) == int(10 * latest.seconds):
             window[-1] = latest
         else:

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,6 +88,8 @@ def planned(
         name = arm_name(method)
         arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
     changes = changes or {}
+    if "method.k" in changes:
+        raise ValueError("method.k is set by k (--k), which results are kept by")
     of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
     general = {path: words for path, words in changes.items() if path not in of_method}
     start = overridden(recipe.settings(scale), general)
@@ -149,6 +151,7 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
         return outcome(training.at.history)
     make_folder(folder)
     with locked(folder):
+        _clear(folder)
         write_atomically(folder / SETTINGS, settings_text(run, training))
         _resume(training, _same(accelerator, latest_checkpoint(folder, note)))
         at = training.at
@@ -160,13 +163,20 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             training.run(keeper)
             keeper.write(training.at.updates, training.state)
         found = outcome(training.at.history)
-        append_row(out / RESULTS, _row(run, training, found))
+        if _finished(run, out, note) is None:  # or another process was faster between our look and our lock
+            append_row(out / RESULTS, _row(run, training, found))
     return found
 
 
 def _resume(training: Training, checkpoint: Checkpoint | None) -> None:
     if checkpoint is not None:
         training.load(checkpoint)
+
+
+def _clear(folder: Path) -> None:
+    """Delete what a process that was killed while writing left half; its lock is ours now."""
+    for half in folder.glob(".*.[0-9]*"):
+        half.unlink(missing_ok=True)
 
 
 def _same(accelerator: Accelerator, value: Any) -> Any:
@@ -193,9 +203,10 @@ def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
 
 def _finished(run: Run, out: Path, note: Note) -> Outcome | None:
     """The outcome of a run that has its row."""
-    key = run.key()
+    key, names = run.key(), {field.name for field in fields(Outcome)}
     for row in reversed(read_rows(out / RESULTS, note)):
-        if all(row.get(name) == value for name, value in key.items()):
+        # A row of another version, with other numbers in it, does not count.
+        if all(row.get(name) == value for name, value in key.items()) and set(row.get("outcome", ())) == names:
             return Outcome(**row["outcome"])
     return None
 

@@ -16,6 +16,7 @@ class Milestones:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "at", tuple(map(float, self.at)))  # 100 and 100.0 are one setting with one digest
         _check_ascending("at", self.at)
         if not self.rate > 0 or not self.factor > 0 or not self.warmup >= 0:
             raise ValueError(
@@ -41,6 +42,7 @@ class Knots:
     def __post_init__(self) -> None:
         if not self.points:
             raise ValueError("points must hold at least one (epoch, rate), got none")
+        object.__setattr__(self, "points", tuple((float(epoch), float(rate)) for epoch, rate in self.points))
         _check_ascending("epochs of points", [epoch for epoch, _ in self.points], ties=True)
         if any(rate < 0 for _, rate in self.points):
             raise ValueError(f"rates must be at least 0, got {min(rate for _, rate in self.points):g}")

@@ -1,0 +1,371 @@
+import csv
+import json
+import math
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+
+import numpy
+import pytest
+
+from multimix.lab.training import log as module
+from multimix.lab.training.history import Epoch
+from multimix.lab.training.log import Log, Step, read_epochs, read_steps
+
+HEAD = "update,epoch,rate,loss,accuracy,squared_grad_norm\n"
+
+
+def row(update):
+    """Numbers with as many digits as there are."""
+    return Step(update, 1 + update // 5, 0.1 / 3, 1 / update, 100 / (update + 0.7), 1e-5 * update / 7)
+
+
+def epoch(number, error=None):
+    return Epoch(number, 5 * number, 0.1 / 3, 1 / 7, 100 / 3, 5e-324, 500, 2500, 1.1, 2.2, error=error, nll=math.pi)
+
+
+def logged(folder, updates, start=0, history=(), tensorboard=False):
+    with Log(folder, updates=start, history=history, tensorboard=tensorboard) as log:
+        for update in updates:
+            log.step(row(update))
+
+
+def test_steps_as_lines_that_read_back_bit_for_bit(tmp_path):
+    logged(tmp_path / "run", range(1, 8))
+    with (tmp_path / "run" / "steps.csv").open(newline="") as file:
+        lines = list(csv.reader(file))
+    assert ",".join(lines[0]) + "\n" == HEAD
+    assert [(int(line[0]), int(line[1]), *map(float, line[2:])) for line in lines[1:]] == [row(update) for update in range(1, 8)]
+    assert read_steps(tmp_path / "run") == [row(update) for update in range(1, 8)]
+    assert read_steps(tmp_path / "nowhere") == []
+
+
+def test_every_line_is_with_the_system_at_once_and_on_the_disk_when_asked(tmp_path, monkeypatch):
+    synced = []
+    with Log(tmp_path, updates=0, history=(), tensorboard=False) as log:
+        for update in (1, 2):
+            log.step(row(update))
+            assert len(read_steps(tmp_path)) == update
+        monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+        log.flush()
+    assert synced == [str(tmp_path / "steps.csv")]
+
+
+def test_numbers_of_numpy_and_those_that_are_none(tmp_path):
+    odd = Step(numpy.int64(3), 1, numpy.float64(0.1), math.nan, math.inf, numpy.float32(0.5))
+    with Log(tmp_path, updates=0, history=()) as log:
+        log.step(odd)
+        log.epoch([Epoch(1, 5, numpy.float64(0.1), math.inf, 0, 1e300, numpy.int64(5), 5, 1, 1, error=numpy.float32(0.5))])
+    assert (tmp_path / "steps.csv").read_text() == HEAD + "3,1,0.1,nan,inf,0.5\n"
+    (read,) = read_epochs(tmp_path)
+    assert repr(read) == repr(Epoch(1, 5, 0.1, math.inf, 0.0, 1e300, 5, 5, 1.0, 1.0, error=0.5))
+
+
+def test_cut_back_to_the_checkpoint_and_gone_on(tmp_path):
+    logged(tmp_path, range(1, 11))
+    whole = (tmp_path / "steps.csv").read_bytes()
+    logged(tmp_path, range(7, 11), start=6)
+    assert (tmp_path / "steps.csv").read_bytes() == whole
+    logged(tmp_path, range(1, 3), start=0)
+    assert read_steps(tmp_path) == [row(1), row(2)]
+    # Nothing to cut: the file is not written again.
+    before = os.stat(tmp_path / "steps.csv").st_ino
+    logged(tmp_path, [3], start=2)
+    assert os.stat(tmp_path / "steps.csv").st_ino == before
+    assert read_steps(tmp_path) == [row(1), row(2), row(3)]
+
+
+def test_a_crash_at_any_byte_leaves_the_lines_of_an_uninterrupted_run(tmp_path):
+    logged(tmp_path, range(1, 6))
+    path = tmp_path / "steps.csv"
+    whole = path.read_bytes()
+    starts = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        sound = max(sum(start <= cut for start in starts) - 1, 0)
+        assert read_steps(tmp_path) == [row(update) for update in range(1, sound + 1)]
+        if cut % 13 == 0 or {cut - 1, cut, cut + 1} & {*starts}:
+            # The checkpoint is from before the crash.
+            logged(tmp_path, range(sound + 1, 6), start=sound)
+            assert path.read_bytes() == whole, cut
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"\x00" * 60, b"3,1,0.1,x,1,1", b"3,1,0.1,0.2", b"3,1,0.1,0.2,0.3,0.4,0.5", "3,é,λ,1,1,1".encode("latin-1", "replace"), b""],
+)
+def test_a_damaged_line_is_left_out(tmp_path, damaged):
+    logged(tmp_path, range(1, 6))
+    path = tmp_path / "steps.csv"
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = damaged
+    path.write_bytes(b"\n".join(lines))
+    others = [row(update) for update in (1, 2, 4, 5)]
+    assert read_steps(tmp_path) == others
+    logged(tmp_path, [6], start=5)
+    assert read_steps(tmp_path) == [*others, row(6)]
+    assert len(path.read_bytes().splitlines()) == 6
+
+
+def test_a_damaged_head_is_written_anew(tmp_path):
+    logged(tmp_path, range(1, 4))
+    path = tmp_path / "steps.csv"
+    whole = path.read_bytes()
+    path.write_bytes(b"upd\x00" + whole[4:])
+    logged(tmp_path, [], start=3)
+    assert path.read_bytes() == whole
+
+
+KILLED = """
+import os, sys, signal
+from pathlib import Path
+from multimix.lab.training.log import Log, Step
+with Log(Path(sys.argv[1]), updates=0, history=(), tensorboard=True) as log:
+    for update in range(1, 8):
+        log.step(Step(update, 1, 0.1, 1 / update, 50.0, 2.0))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_has_lost_no_line(tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert read_steps(tmp_path) == [Step(update, 1, 0.1, 1 / update, 50.0, 2.0) for update in range(1, 8)]
+    assert [event["step"] for event in events(tmp_path) if event["values"]] == list(range(1, 8))
+
+
+def test_epochs_in_both_files(tmp_path):
+    history = [epoch(1), epoch(2, error=12.3)]
+    with Log(tmp_path, updates=0, history=(), tensorboard=False) as log:
+        assert read_epochs(tmp_path) == []
+        log.epoch(history[:1])
+        log.epoch(history)
+    assert read_epochs(tmp_path) == history
+    assert repr(read_epochs(tmp_path)) == repr(history)
+    assert [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()] == [asdict(e) for e in history]
+    with (tmp_path / "epochs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = [field.name for field in fields(Epoch)]
+    assert list(rows[0]) == names
+    for line, one in zip(rows, history, strict=True):
+        for name in names:
+            value = getattr(one, name)
+            assert line[name] == "" if value is None else type(value)(line[name]) == value
+    assert read_epochs(tmp_path / "nowhere") == []
+
+
+def test_epochs_after_the_checkpoint_are_forgotten(tmp_path):
+    with Log(tmp_path, updates=0, history=(), tensorboard=False) as log:
+        log.epoch([epoch(1), epoch(2)])
+    Log(tmp_path, updates=5, history=[epoch(1)], tensorboard=False).close()
+    assert read_epochs(tmp_path) == [epoch(1)]
+    assert len((tmp_path / "epochs.csv").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("damaged", [b'{"number": 1', b"[]", b"{}", b'{"number": "x"}', b"\xff"])
+def test_damaged_epochs_are_named_and_block_no_run(tmp_path, damaged):
+    path = tmp_path / "epochs.jsonl"
+    path.write_bytes(damaged + b"\n")
+    with pytest.raises(ValueError, match=r"^line 1 of .*epochs.jsonl is damaged; the run writes the file anew"):
+        read_epochs(tmp_path)
+    Log(tmp_path, updates=5, history=[epoch(1)], tensorboard=False).close()
+    assert read_epochs(tmp_path) == [epoch(1)]
+
+
+@contextmanager
+def no_file_beyond(size):
+    """The system refuses to let a file grow, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("tensorboard", "name"), [(False, "steps.csv"), (True, "events.out.tfevents")])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(tmp_path, tensorboard, name):
+    sentence, tried = rf"^cannot write '.*{name}.*': File too large$", []
+    with no_file_beyond(8192), pytest.raises(OSError, match=sentence) as caught:
+        logged(tmp_path, (tried.append(update) or update for update in range(1, 10_000)), tensorboard=tensorboard)
+    assert caught.value.__context__ is caught.value.__cause__  # closing has not failed once more
+    sound = read_steps(tmp_path)
+    assert 10 < len(sound) == sound[-1].update
+    assert tried[-1] == len(sound) + (not tensorboard)  # refused with the first line that does not fit
+    logged(tmp_path, [len(sound) + 1], start=len(sound))
+    assert len(read_steps(tmp_path)) == len(sound) + 1
+
+
+def test_a_full_disk_for_epochs_and_for_the_cut(tmp_path):
+    many = [epoch(number) for number in range(1, 100)]
+    logged(tmp_path, range(1, 100), history=many[:2])
+    whole = (tmp_path / "steps.csv").read_bytes()
+    log = Log(tmp_path, updates=5, history=many[:2], tensorboard=False)
+    with no_file_beyond(1024), pytest.raises(OSError, match="^cannot write '.*epochs.csv': File too large$"), log:
+        log.epoch(many)
+    assert read_epochs(tmp_path) == many[:2]
+    (tmp_path / "steps.csv").write_bytes(whole)
+    with no_file_beyond(1024), pytest.raises(OSError, match="^cannot write '.*steps.csv': File too large$"):
+        Log(tmp_path, updates=90, history=many[:2], tensorboard=False)
+    assert (tmp_path / "steps.csv").read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs.csv", "epochs.jsonl", "steps.csv"]
+
+
+def test_a_folder_in_the_way_is_one_sentence(tmp_path):
+    (tmp_path / "steps.csv").mkdir()
+    with pytest.raises(OSError, match="^cannot write '.*steps.csv': Is a directory$"):
+        Log(tmp_path, updates=0, history=())
+
+
+# ---- TensorBoard ----
+
+
+def crc32c(content):
+    """Bit by bit: the remainder modulo the reflected Castagnoli polynomial."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 if crc & 1 else crc >> 1
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(content):
+    crc = crc32c(content)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def message(content):
+    """Fields of a protocol-buffer message: numbers as integers, fixed ones as floats, the rest as bytes."""
+    found, i = [], 0
+
+    def varint():
+        nonlocal i
+        value = shift = 0
+        while True:
+            value, shift, i = value | (content[i] & 127) << shift, shift + 7, i + 1
+            if content[i - 1] < 128:
+                return value
+
+    while i < len(content):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        elif key & 7 == 2:
+            size = varint()
+            value, i = content[i : i + size], i + size
+        else:
+            kind, size = {1: ("<d", 8), 5: ("<f", 4)}[key & 7]
+            (value,), i = struct.unpack(kind, content[i : i + size]), i + size
+        found.append((key >> 3, value))
+    return found
+
+
+def records(path):
+    content = path.read_bytes()
+    while content:
+        (size,) = struct.unpack("<Q", content[:8])
+        assert struct.unpack("<I", content[8:12])[0] == masked(content[:8])
+        event = content[12 : 12 + size]
+        assert struct.unpack("<I", content[12 + size : 16 + size])[0] == masked(event)
+        yield event
+        content = content[16 + size :]
+
+
+def events(folder):
+    """All events of a run in the order TensorBoard reads them."""
+    found = []
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        for record in records(path):
+            event = dict(message(record))
+            values = {}
+            for _, value in message(event.get(5, b"")):
+                point = dict(message(value))
+                values[point[1].decode()] = point[2]
+            found.append({"step": event.get(2), "version": event.get(3), "session": event.get(7), "values": values})
+    return found
+
+
+def test_the_checksum():
+    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
+    for content in (b"", b"123456789", bytes(range(256))):
+        assert module._checksum(content) == struct.pack("<I", masked(content))
+
+
+def test_curves_of_updates_and_epochs(tmp_path):
+    with Log(tmp_path, updates=0, history=(), tensorboard=True) as log:
+        for update in (1, 200):
+            log.step(row(update))
+        log.epoch([epoch(1)])
+        log.epoch([epoch(1), epoch(2, error=12.5)])
+        log.step(row(201)._replace(squared_grad_norm=1e300, loss=math.inf))
+    found = events(tmp_path)
+    assert found[0] == {"step": None, "version": b"brain.Event:2", "session": None, "values": {}}
+    assert found[1] == {"step": 1, "version": None, "session": b"\x08\x01", "values": {}}
+    single = numpy.float32
+    assert [event["step"] for event in found[2:]] == [1, 200, 5, 10, 201]
+    assert found[3]["values"] == {f"update/{name}": single(getattr(row(200), name)) for name in Step._fields[2:]}
+    told = {name: value for name, value in asdict(epoch(2, error=12.5)).items() if name not in ("number", "updates")}
+    assert found[5]["values"] == {f"epoch/{name}": single(value) for name, value in told.items() if value is not None}
+    assert "epoch/error" not in found[4]["values"]
+    assert found[6]["values"]["update/loss"] == found[6]["values"]["update/squared_grad_norm"] == math.inf
+
+
+def test_curves_do_not_double_after_a_crash(tmp_path):
+    with Log(tmp_path, updates=0, history=(), tensorboard=True) as log:
+        for update in range(1, 13):
+            log.step(row(update))
+            if update % 5 == 0:
+                log.epoch([epoch(number) for number in range(1, update // 5 + 1)])
+    with Log(tmp_path, updates=7, history=[epoch(1)], tensorboard=True) as log:
+        for update in range(8, 11):
+            log.step(row(update))
+        log.epoch([epoch(1), epoch(2)])
+    curves = {}
+    for event in events(tmp_path):
+        if event["session"]:  # as TensorBoard does
+            curves = {tag: [step for step in steps if step < event["step"]] for tag, steps in curves.items()}
+        for tag in event["values"]:
+            curves.setdefault(tag, []).append(event["step"])
+    assert curves["update/loss"] == list(range(1, 11))
+    assert curves["epoch/loss"] == [5, 10]
+
+
+def test_two_logs_within_a_second_are_two_files_in_order(tmp_path):
+    for start in range(5):
+        logged(tmp_path, [start + 1], start=start, tensorboard=True)
+    assert [event["step"] for event in events(tmp_path) if event["values"]] == [1, 2, 3, 4, 5]
+    assert len(list(tmp_path.glob("events*"))) == 5
+
+
+def test_another_reader_agrees(tmp_path):
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    logged(tmp_path, range(1, 400), tensorboard=True)
+    (path,) = tmp_path.glob("events*")
+    read = [event_pb2.Event.FromString(record) for record in records(path)]
+    assert read[0].file_version == "brain.Event:2"
+    assert (read[1].step, read[1].session_log.status) == (1, event_pb2.SessionLog.START)
+    for update, event in enumerate(read[2:], start=1):
+        assert event.step == update
+        values = {value.tag: value.simple_value for value in event.summary.value}
+        assert values["update/loss"] == numpy.float32(row(update).loss)
+        assert len(values) == 4
+
+
+@pytest.mark.parametrize("installed", [(), ("tensorboard",), ("tensorboardX",)])
+def test_only_where_tensorboard_is_installed_unless_asked_for(tmp_path, monkeypatch, installed):
+    monkeypatch.setattr(module, "_installed", lambda package: package in installed)
+    for wanted, expected in ((None, bool(installed)), (True, True), (False, False)):
+        folder = tmp_path / str(wanted)
+        logged(folder, [1], tensorboard=wanted)
+        assert bool(list(folder.glob("events*"))) == expected
+
+
+def test_what_is_installed_is_found():
+    assert module._installed("json")
+    assert not module._installed("no_such_package_anywhere")

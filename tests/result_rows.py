@@ -1,0 +1,53 @@
+"""Rows of made-up results, in the layout that a finished training appends."""
+
+import json
+from dataclasses import asdict, replace
+
+from multimix import NoMix
+from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.recipes.base import Recipe, Row
+from multimix.lab.training.history import Epoch, outcome
+from multimix.lab.training.schedule import Milestones
+from multimix.lab.training.settings import Data, Network, Settings, described
+
+BASE = Settings(Data("cifar100"), Network("preact_resnet18"), NoMix(), Milestones(0.2, (100.0,)), epochs=3, batch=100)
+ROWS = (Row("none", 1, 23.53), Row("mixup", 1, 22.49), Row("mixup", 5), Row("puzzlemix", 5, 19.19))
+ENVIRONMENT = {"commit": "abc1234", "torch": "2.13.0", "threads": "2"}
+
+
+def made_up_recipe(rows=ROWS, **options):
+    return Recipe("made_up", "A made-up table", "", lambda scale: BASE, tuple(rows), **options)
+
+
+def epochs_of(errors, seconds=2.0, norms=None, selection=None):
+    """One epoch per error, None where it was not evaluated."""
+    norms = norms or [1.0 / (i + 1) for i in range(len(errors))]
+    selection = selection or [None] * len(errors)
+    return [
+        Epoch(i + 1, 10 * (i + 1), 0.2, 4.0 - i, 50.0, norms[i], 1000, 5000, seconds, seconds, error, selection_error=chosen)
+        for i, (error, chosen) in enumerate(zip(errors, selection, strict=True))
+    ]
+
+
+def result_row(recipe, arm="none", k=1, seed=0, errors=(60.0, 40.0, 30.0), *, scale="paper", changes=None, general=None, **more):
+    """``changes`` are fields of the finished settings, ``general`` those before the arm, as --field on the command line."""
+    known = {"seconds", "norms", "selection"}
+    history = epochs_of(errors, **{name: value for name, value in more.items() if name in known})
+    settings = arm_settings(recipe, replace(recipe.settings(scale), **(general or {})), arm, k)
+    settings = replace(settings, **(changes or {}))
+    row = {
+        "recipe": recipe.name,
+        "scale": scale,
+        "arm": arm,
+        "k": k,
+        "seed": seed,
+        "digest": settings.digest(),
+        "settings": described(settings),
+        "outcome": asdict(outcome(history)),
+        "epochs": [asdict(epoch) for epoch in history],
+        "device": "cpu",
+        "processes": 1,
+        "skipped": 0,
+        "environment": ENVIRONMENT,
+    }
+    return json.loads(json.dumps(row | {name: value for name, value in more.items() if name not in known}))
