@@ -1,0 +1,99 @@
+"""ImageNet with ResNet-50 in 100 epochs of three phases: top-1 error on the validation images.
+
+    torchrun --nproc-per-node 4 -m multimix.lab.cli train imagenet --method puzzlemix --k 5 --seeds 0 1 2
+
+PLACE
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...methods import NoMix
+from ..training.schedule import Knots
+from ..training.settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
+from .base import Recipe, Row, Scale
+from .cifar100 import MIX_LAYERS
+
+EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 100, 20, 3
+SMALLER = 16  # times smaller batches than the protocol's, and with them the rates
+SCHEDULE = Knots(((0, 0.5), (8, 1.0), (15, 0.125), (15, 0.2), (40, 0.02), (65, 0.002), (90, 0.0002), (100, 0.00002)))
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "mixup": {"alpha": 0.2},
+    "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
+    "cutout": {"length": 112},
+    "cutmix": {"alpha": 1.0},
+    "fmix": {"alpha": 1.0, "decay": 3.0},
+    "puzzlemix": {"alpha": 1.0, "beta": 1.5, "neighbourhood": 2, "clean_weight": 1.0},
+}
+
+
+def settings(scale: Scale) -> Settings:
+    """The protocol; its third phase has the sizes of the second, but no clean loss."""
+    if scale == "paper":
+        return _settings(
+            (Phase(0, 1024, 128, 0.08, 160), Phase(15, 448, 224, 0.087, 352), Phase(40, 448, 224, 0.087, 352, clean_weight=0.0)),
+            evaluate=(256, 224),
+        )
+    smaller = Knots(tuple((epoch, rate / SMALLER) for epoch, rate in SCHEDULE.points))
+    if scale == "small":
+        phases = (Phase(0, 64, 64, 0.08, 80), Phase(3, 28, 112, 0.087, 176), Phase(8, 28, 112, 0.087, 176, clean_weight=0.0))
+        return replace(
+            _settings(phases, evaluate=(128, 112)),
+            data=Data("imagenet", report="validation", per_class=10, report_per_class=5),
+            network=Network("resnet50_small", ("zero_init=True",)),
+            schedule=smaller.squeezed(SMALL_EPOCHS / EPOCHS),
+            epochs=SMALL_EPOCHS,
+            mixed_precision="no",
+        )
+    phases = (Phase(0, 64, 32, 0.08, 40), Phase(1, 28, 48, 0.087, 64), Phase(2, 28, 48, 0.087, 64, clean_weight=0.0))
+    return replace(
+        _settings(phases, evaluate=(56, 48)),
+        data=Data("imagenet", report="validation", per_class=1, report_per_class=1),
+        network=Network("resnet50_small", ("zero_init=True",)),
+        schedule=smaller.squeezed(SMOKE_EPOCHS / EPOCHS),
+        epochs=SMOKE_EPOCHS,
+        mixed_precision="no",
+        evaluate_every=SMOKE_EPOCHS,
+    )
+
+
+def _settings(phases: tuple[Phase, ...], evaluate: tuple[int, int]) -> Settings:
+    resize, crop = evaluate
+    return Settings(
+        data=Data("imagenet", report="validation"),
+        network=Network("resnet50", ("zero_init=True",)),
+        method=NoMix(),
+        schedule=SCHEDULE,
+        epochs=EPOCHS,
+        batch=phases[0].batch,
+        augment=Augmentation(
+            flip=True, size=phases[0].size, smallest_crop=phases[0].smallest_crop, evaluate_resize=resize, evaluate_crop=crop
+        ),
+        optimizer=Optimizer(nesterov=False, norm_decay=False),
+        phases=phases,
+        mixed_precision="fp16",
+        running=Running(workers=8),
+    )
+
+
+RECIPE = Recipe(
+    name="imagenet",
+    title="ImageNet, ResNet-50",
+    about="Top-1 error of the methods after 100 epochs in three phases of growing images.",
+    settings=settings,
+    rows=(
+        Row("none", paper=24.03),
+        Row("mixup", paper=22.97),
+        Row("manifoldmix", paper=23.30),
+        Row("cutout", paper=24.10),
+        Row("cutmix", paper=22.92),
+        Row("fmix", paper=23.96),
+        Row("puzzlemix", paper=22.54),
+        Row("smoothing", paper=23.44),
+        Row("puzzlemix", 5, paper=22.29),
+    ),
+    options=OPTIONS,
+    metric="last",
+)
