@@ -43,7 +43,7 @@ def run(
         takes = chosen.takes.get(scale)
         _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}" + (f"; one takes {takes}" if takes else ""))
         left = unfinished(runs, train(runs, data=data, out=out, note=_note))
-        if _is_first():
+        if _is_first() and len(left) < len(runs):
             _report(chosen, scale, out)
         if left:
             raise ValueError(f"{_count(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
