@@ -6,7 +6,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 STYLE = """
@@ -95,4 +97,13 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
     canvas: Any = FigureCanvasAgg(figure)
     content = io.BytesIO()
     canvas.print_figure(content, format="png", dpi=dpi, facecolor="white")
+    return content.getvalue()
+
+
+def svg(figure: Figure) -> bytes:
+    """The figure as SVG bytes, on white, the same bytes for the same content."""
+    canvas: Any = FigureCanvasSVG(figure)
+    content = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "multimix"}):
+        canvas.print_figure(content, format="svg", facecolor="white", metadata={"Date": None})
     return content.getvalue()

@@ -87,9 +87,16 @@ def test_speed_is_that_of_the_last_half_minute():
         assert "500 images/s" in drawn(progress)
         assert "loss 2, train accuracy 25.0 %" in drawn(progress)
         assert "15 min left" in drawn(progress)
+        trained(progress, clock, range(1000, 5000), epoch=1, seconds=0.001)
         assert len(progress._window) < 400
-        trained(progress, clock, range(1000, 1010), epoch=1, seconds=60.0)
-        assert "0.83 images/s" in drawn(progress)
+
+
+def test_long_updates_are_averaged_over_a_few():
+    progress, _, clock, _ = shown(total=10_000)
+    with progress:
+        for update in range(1, 20):
+            trained(progress, clock, [update], epoch=1, seconds=50.0 if update % 2 else 150.0)
+        assert "0.56 images/s" in drawn(progress)  # 5 · 50 in 3 · 50 + 2 · 150 s
 
 
 def test_evaluation_does_not_slow_the_images_but_counts_for_the_time_left():

@@ -1,7 +1,8 @@
 """One file per table or figure of the paper: typed, frozen, with the paper's numbers in it, at three scales.
 
-``paper`` is the protocol. ``small`` is a real but reduced study for two CPU cores: fewer samples, a small sibling of the network, a
-short schedule. ``smoke`` takes seconds and shows that everything runs. Numbers of the last two do not compare with the paper's.
+``paper`` is the protocol. ``small`` is a real but reduced study for two CPU cores: fewer samples, a small sibling of the
+network, a short schedule. ``smoke`` takes seconds and shows that everything runs. Numbers of the last two do not compare with
+the paper's.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,15 @@
     multimix train speech --method puzzlemix --k 5 --seeds 0 1 2
     multimix train speech --method puzzlemix --k 5 --scale small
 
-PLACE
+paper: 30 epochs of SGD at 0.003, a tenth of it from epochs 10 and 20 on, on spectrograms of 161×101. Batch 100, momentum,
+Nesterov and decay (as on CIFAR-100) and all options of the methods are choices: the paper does not give them, and no reference
+code has this experiment. It follows the original mixup paper, which as far as remembered used Adam and five epochs without
+mixing first; neither is done here. How Puzzle Mix was applied to such an input is unknown; here blocks may be uneven, and
+weights below 0 are raised to 0. Hardware: one GPU (hours; not measured here). The paper's errors are not known here.
+
+small: 200 clips of every word, 50 for validation and 50 for the test, half the epochs, batch 50, the paper's rate. It was tried
+without mixing, with seed 1000 alone, on the 10 words at hand: error 15.2 in the last epoch (10.6 with 24 epochs at 0.03, but
+the paper's rate learns well enough to be kept). On one CPU core; all 30 words take three times as long.
 """
 
 from collections.abc import Mapping
@@ -16,7 +24,7 @@ from ..training.settings import Data, Network, Settings
 from .base import Recipe, Row, Scale
 from .cifar100 import MIX_LAYERS
 
-EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 24, 2
+EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
 SCHEDULE = Milestones(0.003, (10, 20))
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -25,7 +33,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cutout": {"length": 40},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
-    # Spectrograms have no bounds, so a weight of the energy may come out negative; it is raised to 0 (2 in 10,000 on 16×16 blocks).
+    # Spectrograms have no bounds, so weights of the energy may come out negative (2 in 10,000 on 16×16 blocks); those become 0.
     "puzzlemix": {"alpha": 1.0, "out_of_range": "clamp"},
 }
 
@@ -43,19 +51,18 @@ def settings(scale: Scale) -> Settings:
     if scale == "paper":
         return paper
     reduced = replace(paper, network=Network("vgg11_small"))
-    schedule = replace(SCHEDULE, rate=0.03)
     if scale == "small":
         return replace(
             reduced,
             data=replace(paper.data, per_class=200, report_per_class=50),
-            schedule=schedule.squeezed(SMALL_EPOCHS / EPOCHS),
+            schedule=SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
             epochs=SMALL_EPOCHS,
             batch=50,
         )
     return replace(
         reduced,
         data=replace(paper.data, per_class=4, report_per_class=2),
-        schedule=schedule.squeezed(SMOKE_EPOCHS / EPOCHS),
+        schedule=SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
         epochs=SMOKE_EPOCHS,
         batch=8,
     )
@@ -66,7 +73,7 @@ RECIPE = Recipe(
     title="Speech Commands, VGG-11",
     about="Test error of the methods on spectrograms, at the epoch with the least validation error.",
     settings=settings,
-    # The paper has these numbers in a figure that could not be read; none is invented here.
+    # The paper's errors are not known here, and none is invented.
     rows=(
         Row("none"),
         Row("mixup"),
@@ -80,4 +87,9 @@ RECIPE = Recipe(
     ),
     options=OPTIONS,
     metric="selected",
+    takes={
+        "paper": "hours on a GPU, not measured here",
+        "small": "2 minutes without mixing, 9 at K = 5 (10 words)",
+        "smoke": "seconds",
+    },
 )

@@ -3,7 +3,16 @@
     multimix train tiny_imagenet --method puzzlemix --k 5 --seeds 0 1 2
     multimix train tiny_imagenet --method puzzlemix --k 5 --scale small
 
-PLACE
+paper: 1,200 epochs of SGD at 0.2, a tenth of it from epochs 600 and 900 on, a stem of stride 2, padding 4; the rest as on
+CIFAR-100, and so is where the paper and the reference code differ (``cifar100.py`` beside this file). Puzzle Mix adds the clean
+loss here, as its code does on this set (weight 1, times 2/C beside binary cross-entropy); the paper's loss has no such term.
+The side of cutout is a choice. Hardware: one GPU (days; not measured here). Expected: the errors in the rows below, means over
+3 seeds.
+
+small: 50 images of every class, 10 of every class for the error, with batch, loss and rate found on CIFAR-100
+(``cifar100.py``) and the protocol's own milestones; nothing was tuned here. The first three epochs without mixing, with seed
+1000, brought the error from 99.5, which is chance, to 94.8; the whole was not run. Beside cross-entropy the clean loss has
+weight 1. On one CPU core; the times follow from those of single updates.
 """
 
 from collections.abc import Mapping
@@ -16,8 +25,9 @@ from ..training.settings import Augmentation, Data, Network, Settings
 from .base import Recipe, Row, Scale
 from .cifar100 import MIX_LAYERS
 
-EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 10, 2
+EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
 SCHEDULE = Milestones(0.2, (600, 900))
+SMALL_SCHEDULE = Milestones(0.05, (600, 900))
 STEM = ("stem_stride=2",)
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -45,19 +55,18 @@ def settings(scale: Scale) -> Settings:
     if scale == "paper":
         return paper
     reduced = replace(paper, network=Network("preact_resnet18_small", STEM), loss="cross_entropy")
-    schedule = replace(SCHEDULE, rate=0.05)
     if scale == "small":
         return replace(
             reduced,
             data=replace(paper.data, per_class=50, report_per_class=10),
-            schedule=schedule.squeezed(SMALL_EPOCHS / EPOCHS),
+            schedule=SMALL_SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
             epochs=SMALL_EPOCHS,
             batch=50,
         )
     return replace(
         reduced,
         data=replace(paper.data, per_class=1, report_per_class=1),
-        schedule=schedule.squeezed(SMOKE_EPOCHS / EPOCHS),
+        schedule=SMALL_SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
         epochs=SMOKE_EPOCHS,
         batch=20,
     )
@@ -80,4 +89,9 @@ RECIPE = Recipe(
         Row("puzzlemix", 5, paper=34.84),
     ),
     options=OPTIONS,
+    takes={
+        "paper": "days on a GPU, not measured here",
+        "small": "3 minutes without mixing, 15 at K = 5",
+        "smoke": "seconds",
+    },
 )

@@ -1,6 +1,5 @@
 """A recipe's figures from rows alone: curves over the epochs, and error and time against K."""
 
-import io
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +8,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
-from ..report import png
+from ..report import png, svg
 from ..statistics import Summary, summary
 from .gathered import BASELINE, ERRORS, HEADS, WORDS, Line, Rows, gathered, named
 from .history import Epoch
@@ -65,7 +63,7 @@ def recipe_figures(recipe: Recipe, scale: Scale, rows: Rows) -> dict[str, bytes]
         if sheet is not None:
             title = "\n".join([*textwrap.wrap(recipe.title, 95), WORDS[scale]])
             sheet.suptitle(title, fontsize=10, x=0.01, ha="left")
-            found |= {f"{name}.png": png(sheet, dpi=200), f"{name}.svg": _svg(sheet)}
+            found |= {f"{name}.png": png(sheet, dpi=200), f"{name}.svg": svg(sheet)}
     return found
 
 
@@ -220,12 +218,3 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 def _label(line: Line) -> str:
     return f"{line.label}\n({named(line.differs, 1)})" if line.differs else line.label
-
-
-def _svg(sheet: Figure) -> bytes:
-    """The figure as SVG, the same bytes for the same rows."""
-    canvas: Any = FigureCanvasSVG(sheet)
-    content = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "multimix"}):
-        canvas.print_figure(content, format="svg", facecolor="white", metadata={"Date": None})
-    return content.getvalue()
