@@ -1,5 +1,6 @@
 """Results as append-only rows: one JSON line each, with its own checksum, safe against several writers and a crash."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -24,7 +25,9 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
         try:
             if _ends_inside_a_line(handle):
                 line = b"\n" + line  # what a crash left half stays a line of its own
-            os.write(handle, line)
+            if os.write(handle, line) < len(line):
+                # What is there stays a line of its own, which the checksum shows to be damaged.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
         finally:
             os.close(handle)

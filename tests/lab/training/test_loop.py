@@ -11,7 +11,8 @@ from accelerate import Accelerator
 import multimix as mm
 from multimix.lab.data import Loader
 from multimix.lab.training.checkpoint import Checkpoint
-from multimix.lab.training.loop import Diverged, Training
+from multimix.lab.training.divergence import Diverged
+from multimix.lab.training.loop import Training
 from multimix.lab.training.schedule import Knots, Milestones
 from multimix.lab.training.settings import Augmentation, Data, Network, Phase
 from multimix.lab.training.weights import weights_digest
@@ -36,7 +37,7 @@ class Watching:
     def doing(self, what):
         pass
 
-    def between(self, updates, state):
+    def between(self, updates, state, stopping):
         tensors, values = state()
         # Through JSON, as a file would bring it back.
         self.states[updates] = Checkpoint(

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from ...checks import nearest
+from ...generator import rank
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
 from ..rows import read_rows
@@ -32,6 +34,8 @@ def run(
     rebuild: bool,
 ) -> None:
     """What the command does; everything but tables and settings goes to the error stream."""
+    if rank() > 0 and (only_show or rebuild):
+        return
     chosen = named_recipe(recipe)
     for path in changes:
         _check_field(path)
@@ -43,8 +47,10 @@ def run(
         takes = chosen.takes.get(scale)
         _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}" + (f"; one takes {takes}" if takes else ""))
         left = unfinished(runs, train(runs, data=data, out=out, note=_note))
-        if _is_first() and len(left) < len(runs):
+        if rank() == 0 and len(left) < len(runs):
             _report(chosen, scale, out)
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # else NCCL complains at exit
         if left:
             raise ValueError(f"{_count(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
     else:
@@ -80,15 +86,10 @@ def _check_field(path: str) -> None:
         )
 
 
-def _is_first() -> bool:
-    from accelerate import PartialState
-
-    return bool(PartialState().is_main_process)
-
-
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    if rank() == 0:
+        print(sentence, file=sys.stderr, flush=True)

@@ -17,29 +17,39 @@ from .settings import Running
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Keeper:
-    """Watches one run in its folder. A signal lets the running update end, then the state is written and the run stops."""
+class Stop:
+    """Whether a signal has asked to stop. It only notes it: all processes end the running update and stop together.
 
-    def __init__(self, folder: Path, running: Running, log: Log, progress: Progress) -> None:
-        self.folder, self.running, self.log, self.progress = folder, running, log, progress
-        self.last_written = time.monotonic()
-        self.asked_to_stop = self.best_now = False
+    Every process needs one, since torchrun passes signals on to all of them, and one that died would take the others along.
+    """
+
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
+        self.asked, self._tell = False, tell
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "Keeper":
+    def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self.asked_to_stop:
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
             raise KeyboardInterrupt  # the second time at once
-        self.asked_to_stop = True
-        self.progress.doing("stopping after this update")
+        self.asked = True
+        self._tell()
+
+
+class Keeper:
+    """Watches one run in its folder."""
+
+    def __init__(self, folder: Path, running: Running, log: Log, progress: Progress) -> None:
+        self.folder, self.running, self.log, self.progress = folder, running, log, progress
+        self.last_written = time.monotonic()
+        self.best_now = False
 
     def step(self, row: Step, images: int) -> None:
         """One update was done."""
@@ -57,18 +67,16 @@ class Keeper:
         """Something else than updates takes its time now."""
         self.progress.doing(what)
 
-    def between(self, updates: int, state: Callable[[], Checkpoint]) -> None:
-        """Write a checkpoint if it is time, and stop if asked to."""
+    def between(self, updates: int, state: Callable[[], Checkpoint], stopping: bool) -> None:
+        """Write a checkpoint if it is time, or the last one."""
         if self.best_now:
             # Before the state: were it killed in between, the epoch would be done again, and this file written again.
             write_best(self.folder, only(state(), "network"))
             self.best_now = False
         every = self.running.checkpoint_updates
         due = every is not None and updates % every == 0
-        if due or self.asked_to_stop or time.monotonic() - self.last_written >= 60 * self.running.checkpoint_minutes:
+        if due or stopping or time.monotonic() - self.last_written >= 60 * self.running.checkpoint_minutes:
             self.write(updates, state)
-        if self.asked_to_stop:
-            raise KeyboardInterrupt
 
     def write(self, updates: int, state: Callable[[], Checkpoint]) -> None:
         """A checkpoint now; what the log says before it must be on the disk, too, since it is not written again."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ...hooks import MixPoints
 from ..data import Files, Loader, Split, Splits
@@ -21,6 +22,7 @@ from ..data.picture import read_picture
 from ..nets import network as named_network
 from ..nets import parameter_groups
 from .checkpoint import Checkpoint, flattened, joined, unflattened
+from .divergence import Diverged, divergence
 from .evaluate import evaluated
 from .history import Epoch
 from .log import Step
@@ -31,8 +33,10 @@ from .weights import same_buffers
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
 
 
-class Diverged(ValueError):  # noqa: N818  what happened, in one sentence
-    """The loss is not a number any more."""
+class Asked(Protocol):
+    """Whether this process was asked to stop."""
+
+    asked: bool
 
 
 class Watcher(Protocol):
@@ -47,8 +51,8 @@ class Watcher(Protocol):
     def doing(self, what: str) -> None:
         """Something else than updates takes its time now."""
 
-    def between(self, updates: int, state: Callable[[], Checkpoint]) -> None:
-        """Between two updates, when the state is whole."""
+    def between(self, updates: int, state: Callable[[], Checkpoint], stopping: bool) -> None:
+        """Between two updates, when the state is whole; the last time if the run stops here."""
 
 
 @dataclass
@@ -101,6 +105,9 @@ class Training:
             nesterov=settings.optimizer.nesterov and settings.optimizer.momentum > 0,
         )
         self.model, self.optimizer = self.accelerator.prepare(model, sgd)
+        if isinstance(self.model, DistributedDataParallel):
+            # same_buffers does it before the saliency pass; in a forward pass it would break the graph of the clean loss.
+            self.model.broadcast_buffers = False
 
     def loaders(self, epoch: int) -> list[Loader]:
         """One for each share of this process, as the epoch's phase wants them."""
@@ -140,8 +147,9 @@ class Training:
         """Whether all epochs are done."""
         return self.at.epoch >= self.settings.epochs
 
-    def run(self, watcher: Watcher | None) -> None:
-        """Go on to the end."""
+    def run(self, watcher: Watcher | None, stop: Asked | None = None) -> None:
+        """Go on to the end; a KeyboardInterrupt in all processes after the update in which any of them was asked to stop."""
+        self.stop, self.stopping = stop, False
         while not self.finished:
             self._epoch(watcher)
 
@@ -163,20 +171,32 @@ class Training:
             pending.append((Step(self.at.updates, epoch + 1, rate, math.nan, math.nan, math.nan), measured))
             if len(pending) == every or self.at.step == count:
                 self._flush(pending, clock, watcher)
-                if watcher is not None and self.at.step < count:
-                    watcher.between(self.at.updates, self.state)
+                if self.at.step < count:
+                    self._between(watcher)
         self._end_of_epoch(rate, watcher)
+
+    def _between(self, watcher: Watcher | None) -> None:
+        alone = self.accelerator.num_processes == 1 and self.stop is not None and self.stop.asked
+        stopping = self.stopping or alone
+        if watcher is not None:
+            watcher.between(self.at.updates, self.state, stopping)
+        if stopping:
+            raise KeyboardInterrupt
 
     def _flush(self, pending: list[tuple[Step, Measured]], clock: "_Clock", watcher: Watcher | None) -> None:
         """Read the numbers of the last updates, stop if they are none, add them up."""
-        numbers = self.accelerator.reduce(torch.stack([measured.numbers for _, measured in pending]), "mean").cpu().tolist()
+        asked = pending[0][1].numbers.new_tensor([self.stop is not None and self.stop.asked])
+        own = torch.stack([torch.cat([measured.numbers, asked]) for _, measured in pending])
+        numbers = self.accelerator.reduce(own, "mean").cpu().tolist()
+        self.stopping = any(row[-1] > 0 for row in numbers)
         world = self.accelerator.num_processes
-        for (step, measured), (loss, accuracy, norm, rows) in zip(pending, numbers, strict=True):
-            if not math.isfinite(loss):
-                raise Diverged(_divergence(loss, step, self.settings))
+        for (step, measured), (loss, accuracy, norm, rows, _) in zip(pending, numbers, strict=True):
+            # The scaler of fp16 finds its scale by gradients that overflow, and skips those updates.
+            if not math.isfinite(loss) or not (math.isfinite(norm) or self.accelerator.scaler is not None):
+                raise Diverged(divergence(loss, norm, step, self.settings))
             images = world * measured.images
             self._add(updates=1, loss=loss, accuracy=accuracy, images=images, rows=world * rows)
-            if math.isfinite(norm):  # the scaler of fp16 finds its scale by gradients that overflow, and skips those updates
+            if math.isfinite(norm):
                 self._add(squared_grad_norm=norm, measured_norms=1)
             if watcher is not None:
                 row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
@@ -211,7 +231,7 @@ class Training:
         self.at.epoch, self.at.step, self.at.sums = number, 0, {}
         if watcher is not None:
             watcher.epoch(self.at.history)
-            watcher.between(self.at.updates, self.state)
+        self._between(watcher)
 
     def _errors(self, watcher: Watcher | None) -> dict[str, float | None]:
         if watcher is not None:
@@ -270,13 +290,3 @@ def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
 def _together(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """The shares of one update after the other."""
     return (list(shares) for shares in zip(*streams, strict=True))
-
-
-def _divergence(loss: float, step: Step, settings: Settings) -> str:
-    tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
-    if settings.mixed_precision != "no":
-        tips.append("--mixed_precision no")
-    return (
-        f"the loss became {loss} in epoch {step.epoch}, update {step.update} (learning rate {step.rate:g}); the last checkpoint "
-        f"before it is kept; try {' or '.join([', '.join(tips[:-1]), tips[-1]])}"
-    )

@@ -2,14 +2,15 @@
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
 
@@ -20,12 +21,13 @@ from ..recipes.base import Recipe, Scale
 from ..results import make_folder, write_atomically
 from ..rows import append_row, read_rows
 from .checkpoint import Checkpoint, latest_checkpoint
+from .divergence import Diverged
 from .history import Outcome, outcome
-from .keeper import Keeper
+from .keeper import Keeper, Stop
 from .loaded import SETTINGS
 from .lock import locked
 from .log import Log
-from .loop import Diverged, Training
+from .loop import Training
 from .overrides import overridden
 from .progress import Progress
 from .settings import Data, Settings, described
@@ -123,6 +125,7 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
         except Diverged as error:
             tell(f"{run.title}: {error}")
             results.append(None)
+        accelerator.free_memory()  # it would keep every model it has seen
     return results
 
 
@@ -131,9 +134,12 @@ def engine(settings: Settings) -> Accelerator:
     AcceleratorState._reset_state()  # another precision may have been used in this process
     if settings.running.threads is not None:
         torch.set_num_threads(settings.running.threads)
-    # Buffers are shared before the saliency pass, by weights.same_buffers.
-    options = DistributedDataParallelKwargs(broadcast_buffers=False)
-    made = Accelerator(cpu=settings.running.device == "cpu", mixed_precision=settings.mixed_precision, kwargs_handlers=[options])
+    # Told nothing, Accelerate would start processes without an accelerator as so many trainings of one process each.
+    cpu = settings.running.device == "cpu" or not torch.accelerator.is_available()
+    made = Accelerator(cpu=cpu, mixed_precision=settings.mixed_precision)
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if made.num_processes != started:
+        raise ValueError(f"{started} processes were started, but {made.device.type} takes one: use --running.device cpu")
     if made.device.type == "cpu" and settings.mixed_precision == "fp16":
         raise ValueError("mixed_precision fp16 needs an accelerator; on a CPU it can be no or bf16")
     return made
@@ -147,20 +153,25 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
     folder = out / run.folder
     if not accelerator.is_main_process:
         _resume(training, _same(accelerator, None))
-        training.run(None)
+        with Stop() as stop:
+            training.run(None, stop)
         return outcome(training.at.history)
     make_folder(folder)
     with locked(folder):
         _clear(folder)
-        write_atomically(folder / SETTINGS, settings_text(run, training))
+        try:
+            write_atomically(folder / SETTINGS, settings_text(run, training))
+        except OSError as error:
+            raise OSError(f"cannot write {str(folder / SETTINGS)!r}: {error.strerror}") from error
         _resume(training, _same(accelerator, latest_checkpoint(folder, note)))
         at = training.at
         with (
             Log(folder, updates=at.updates, history=at.history) as log,
             Progress(run.title, training.total_updates, run.settings.epochs, at.updates, note=note) as progress,
-            Keeper(folder, run.settings.running, log, progress) as keeper,
+            Stop(partial(progress.doing, "stopping after this update")) as stop,
         ):
-            training.run(keeper)
+            keeper = Keeper(folder, run.settings.running, log, progress)
+            training.run(keeper, stop)
             keeper.write(training.at.updates, training.state)
         found = outcome(training.at.history)
         if _finished(run, out, note) is None:  # or another process was faster between our look and our lock

@@ -21,10 +21,10 @@ def same_buffers(network: nn.Module, accelerator: Accelerator) -> None:
 
     DistributedDataParallel would do it in its forward pass, which is after the saliency pass has used them.
     """
-    buffers = [buffer for buffer in network.buffers() if buffer.is_floating_point()]
+    buffers = list(network.buffers())
     if accelerator.num_processes == 1 or not buffers:
         return
-    flat = torch.cat([buffer.flatten() for buffer in buffers])
+    flat = torch.cat([buffer.flatten().double() for buffer in buffers])  # exact for counts, too
     torch.distributed.broadcast(flat, 0)
     for buffer, values in zip(buffers, torch.split(flat, [buffer.numel() for buffer in buffers]), strict=True):
         buffer.copy_(values.reshape(buffer.shape))

@@ -1,0 +1,186 @@
+"""The facts of the protocols at paper scale, and the sizes of the reduced ones, typed again from the specification."""
+
+import pytest
+
+from multimix.lab.nets import network
+from multimix.lab.recipes import SCALES, recipe
+from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.training.settings import Optimizer
+
+
+def arm(name, arm, k=1, scale="paper"):
+    return arm_settings(recipe(name), recipe(name).settings(scale), arm, k)
+
+
+def parameters(settings):
+    made = network(settings.network.name, settings.data.entry().classes, **settings.network.given())
+    return sum(weight.numel() for weight in made.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("cifar100_preact_resnet18", 11_217_316),
+        ("cifar100_wrn16_8", 11_012_036),
+        ("cifar100_resnext29_4_24", 4_937_252),
+        ("batch_strategies", 4_937_252),
+        ("effect_of_k", 11_217_316),
+        ("training_time", 11_217_316),
+        ("gradient_norm", 11_217_316),
+    ],
+)
+def test_cifar100(name, count):
+    settings = recipe(name).settings("paper")
+    assert parameters(settings) == count
+    assert (settings.data.name, settings.data.report) == ("cifar100", "test")
+    assert (settings.data.per_class, settings.data.report_per_class) == (None, None)
+    assert settings.epochs == (5 if name == "training_time" else 300)
+    assert [settings.schedule.at_epoch(epoch) for epoch in (0, 99, 100, 199, 200, 299)] == pytest.approx(
+        [0.2, 0.2, 0.02, 0.02, 0.002, 0.002]
+    )
+    assert (settings.batch, settings.loss, settings.smoothing) == (100, "softmax_bce", 0)
+    assert (settings.augment.flip, settings.augment.padding, settings.augment.rotation) == (True, 2, 0)
+    assert settings.optimizer == Optimizer(momentum=0.9, nesterov=True, weight_decay=1e-4, norm_decay=True)
+
+
+def test_methods_on_cifar100():
+    name = "cifar100_preact_resnet18"
+    assert [arm(name, kind).method.alpha for kind in ("mixup", "manifoldmix", "cutmix", "fmix", "puzzlemix")] == [1, 2, 1, 1, 1]
+    assert [arm(name, kind).method.p for kind in ("mixup", "cutmix", "fmix")] == [1, 1, 1]
+    assert arm(name, "manifoldmix").method.layers == (None, "stage1", "stage2")
+    assert arm(name, "cutout").method.length == 8
+    assert arm(name, "fmix").method.decay == 3
+    assert arm(name, "smoothing").smoothing == 0.1
+    puzzle = arm(name, "puzzlemix", 5).method
+    assert (puzzle.k, puzzle.labels, puzzle.eta, puzzle.beta, puzzle.gamma, puzzle.neighbourhood) == (5, 3, 0.2, 1.2, 0.5, 4)
+    assert (puzzle.transport_size, puzzle.transport_eps, puzzle.clean_weight, puzzle.adv_p) == (4, 0.8, 0, 0)
+    assert puzzle.std == pytest.approx([68.2 / 255, 65.4 / 255, 70.4 / 255])
+
+
+def test_tiny_imagenet():
+    settings = recipe("tiny_imagenet").settings("paper")
+    assert parameters(settings) == 11_268_616
+    assert settings.network.given() == {"stem_stride": 2}
+    assert (settings.data.name, settings.data.report) == ("tiny_imagenet", "validation")
+    assert (settings.epochs, settings.batch, settings.loss) == (1200, 100, "softmax_bce")
+    assert [settings.schedule.at_epoch(epoch) for epoch in (0, 599, 600, 899, 900)] == pytest.approx(
+        [0.2, 0.2, 0.02, 0.02, 0.002]
+    )
+    assert (settings.augment.flip, settings.augment.padding) == (True, 4)
+    assert settings.optimizer == Optimizer(momentum=0.9, nesterov=True, weight_decay=1e-4, norm_decay=True)
+    alphas = [arm("tiny_imagenet", kind).method.alpha for kind in ("mixup", "manifoldmix", "cutmix", "fmix", "puzzlemix")]
+    assert alphas == [0.2, 0.2, 0.2, 1, 1]
+    assert arm("tiny_imagenet", "cutout").method.length == 16
+    puzzle = arm("tiny_imagenet", "puzzlemix", 5).method
+    assert (puzzle.transport_size, puzzle.clean_weight, puzzle.neighbourhood, puzzle.beta) == (None, 1, 4, 1.2)
+
+
+def test_imagenet():
+    settings = recipe("imagenet").settings("paper")
+    assert parameters(settings) == 25_557_032
+    assert settings.network.given() == {"zero_init": True}
+    assert (settings.data.name, settings.data.report) == ("imagenet", "validation")
+    assert (settings.epochs, settings.loss) == (100, "cross_entropy")
+    assert settings.optimizer == Optimizer(momentum=0.9, nesterov=False, weight_decay=1e-4, norm_decay=False)
+    assert (settings.augment.flip, settings.augment.evaluate_resize, settings.augment.evaluate_crop) == (True, 256, 224)
+    alphas = [arm("imagenet", kind).method.alpha for kind in ("mixup", "manifoldmix", "cutmix", "fmix", "puzzlemix")]
+    assert alphas == [0.2, 0.2, 1, 1, 1]
+    assert arm("imagenet", "cutout").method.length == 112
+    puzzle = arm("imagenet", "puzzlemix", 5).method
+    assert (puzzle.beta, puzzle.gamma, puzzle.eta, puzzle.transport_eps, puzzle.neighbourhood) == (1.5, 0.5, 0.2, 0.8, 2)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"),
+    [
+        *[(0, 0.5), (4, 0.75), (8, 1.0), (14.999999, 0.125), (15, 0.2), (27.5, 0.11), (39.999999, 0.02), (40, 0.02)],
+        *[(52.5, 0.011), (65, 0.002), (90, 0.0002), (95, 0.00011), (99.999999, 0.00002)],
+    ],
+)
+def test_rates_of_imagenet(epoch, rate):
+    assert recipe("imagenet").settings("paper").schedule.at_epoch(epoch) == pytest.approx(rate, rel=1e-4)
+    # A fifth of the epochs, a sixteenth of the batches.
+    assert recipe("imagenet").settings("small").schedule.at_epoch(epoch / 5) == pytest.approx(rate / 16, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("scale", "epochs", "expected"),
+    [
+        ("paper", (0, 14), (1024, 128, 0.08, 160, 1)),
+        ("paper", (15, 39), (448, 224, 0.087, 352, 1)),
+        ("paper", (40, 99), (448, 224, 0.087, 352, 0)),
+        ("small", (0, 2), (64, 64, 0.08, 80, 1)),
+        ("small", (3, 7), (28, 112, 0.087, 176, 1)),
+        ("small", (8, 19), (28, 112, 0.087, 176, 0)),
+    ],
+)
+def test_phases_of_imagenet(scale, epochs, expected):
+    for epoch in epochs:
+        now = arm("imagenet", "puzzlemix", 5, scale).in_epoch(epoch)
+        sizes = now.batch, now.augment.size, now.augment.smallest_crop, now.augment.short_side
+        assert (*sizes, now.method.clean_weight) == expected
+        plain = arm("imagenet", "cutmix", 5, scale).in_epoch(epoch)
+        assert (plain.batch, plain.method.clean_weight) == (expected[0], 0)
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("preact_resnet18", 10), ("wrn16_8", 8), ("resnext29_4_24", 6)])
+def test_small_cifar100(name, epochs):
+    settings = recipe(f"cifar100_{name}").settings("small")
+    assert (settings.epochs, settings.batch, settings.loss) == (epochs, 50, "cross_entropy")
+    assert (settings.data.per_class, settings.data.report_per_class) == (50, 20)
+    moments = [share * epochs for share in (0, 0.32, 0.35, 0.65, 0.68, 1)]
+    assert [settings.schedule.at_epoch(moment) for moment in moments] == pytest.approx([0.05, 0.05, 0.005, 0.005, 0.0005, 0.0005])
+
+
+def test_small_speech_keeps_the_rate():
+    settings = recipe("speech").settings("small")
+    assert (settings.epochs, settings.batch, settings.data.per_class, settings.data.report_per_class) == (15, 50, 200, 50)
+    assert [settings.schedule.at_epoch(epoch) for epoch in (0, 4, 5, 9, 10)] == pytest.approx([3e-3, 3e-3, 3e-4, 3e-4, 3e-5])
+
+
+def test_speech():
+    settings = recipe("speech").settings("paper")
+    assert parameters(settings) == 13_172_894
+    assert (settings.data.name, settings.data.report, settings.data.select) == ("speech_commands_v1", "test", "validation")
+    assert (settings.epochs, settings.batch, settings.loss) == (30, 100, "cross_entropy")
+    assert [settings.schedule.at_epoch(epoch) for epoch in (0, 9, 10, 19, 20)] == pytest.approx(
+        [0.003, 0.003, 0.0003, 0.0003, 0.00003]
+    )
+    assert (settings.augment.flip, settings.augment.padding, settings.optimizer.momentum) == (False, 0, 0.9)
+    assert recipe("speech").metric == "selected"
+    assert arm("speech", "mixup").method.alpha == 0.2
+    assert arm("speech", "puzzlemix", 5).method.out_of_range == "clamp"
+
+
+def test_the_batch_strategies_see_five_times_the_samples():
+    seen = {row.arm: arm("batch_strategies", row.arm, row.k) for row in recipe("batch_strategies").rows}
+    rows = {name: (settings.batch, settings.repeats, settings.method.k) for name, settings in seen.items()}
+    assert rows == {
+        "large_batch": (500, 1, 1),
+        "large_batch_mixup": (500, 1, 1),
+        "batch_augmentation": (100, 5, 1),
+        "batch_augmentation_mixup": (100, 5, 1),
+        "puzzlemix": (100, 1, 5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("cifar100_wrn16_8", "median"),
+        ("effect_of_k", "median"),
+        ("training_time", "seconds_per_epoch"),
+        ("gradient_norm", "squared_grad_norm"),
+        ("imagenet", "last"),
+    ],
+)
+def test_what_is_reported(name, metric):
+    assert recipe(name).metric == metric
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_figures_train_what_the_table_trains(scale):
+    table = recipe("cifar100_preact_resnet18")
+    for name in ("effect_of_k", "gradient_norm"):
+        assert arm(name, "puzzlemix", 5, scale).digest() == arm(table.name, "puzzlemix", 5, scale).digest()
+    assert arm("batch_strategies", "puzzlemix", 5, scale) == arm("cifar100_resnext29_4_24", "puzzlemix", 5, scale)
