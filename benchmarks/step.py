@@ -9,9 +9,10 @@ Nesterov, channels-last, start weights. CPU time on one thread; everything of a 
 random order every round; medians.
 
 "Whole" is ``multimix.lab.training.step.update``, as in training. Mixup is timed whole at every K, manifold mixup at every K and
-hidden layer; the network is what is left of them without the other parts, which have many rounds of their own. K·B rows cost a
-network the same whoever mixed them, so the step of any other method is the sum of its parts; "whole / sum" says how well that
-holds where it was timed whole as well. Methods that draw a layer or a grid of blocks are averaged over what they draw.
+hidden layer, no mixing once, others at some K. The network is what is left of them without the other parts, which have many
+rounds of their own; K·B rows cost it the same whoever mixed them, so all steps with the same K and layer are taken together, and
+every method's step is the sum of its parts. "whole / sum" says how well that holds where it was timed whole. Methods that draw a
+layer or a grid of blocks are averaged over what they draw.
 """
 
 import argparse
@@ -135,9 +136,8 @@ def line(times: Times, label: str, k: int, step: Step, those: list[Case]) -> str
     whole = [case for case in those if case.key("whole") in times]
     summed = sum(step_of(times, case.arm, k, case.variant).whole - step.load for case in whole)
     direct = f"{sum(statistics.median(times[case.key('whole')]) for case in whole) / summed:12.3f}" if whole else ""
-    own = all(case.base == case for case in those)
-    spread = max(spread_of(times[case.base.key("whole")]) for case in those)
-    return f"{label:20s} {k:3d}{parts}{1e3 * step.whole:10.0f}{spread:8.1%}{shares}{'' if own else direct}"
+    spread = f"{max(spread_of(times[case.key('whole')]) for case in whole):8.1%}" if whole else f"{'':8s}"
+    return f"{label:20s} {k:3d}{parts}{1e3 * step.whole:10.0f}{spread}{shares}{direct}"
 
 
 def spread_of(values: list[float]) -> float:
@@ -178,7 +178,7 @@ def print_demands(name: str, found: dict[str, Any], batch: int) -> None:
 
 def rounds_apart(times: Times) -> tuple[float, float]:
     """The smallest and largest ratio of manifold to input mixup at K = 5 in one round of whole steps."""
-    hidden = [times[case.key("whole")] for case in cases("manifoldmix", 5) if case.base == case]
+    hidden = [times[case.key("whole")] for case in cases("manifoldmix", 5) if case.layer is not None]
     ratios = [
         statistics.fmean([mixup, *(layer[i] for layer in hidden)]) / mixup for i, mixup in enumerate(times["mixup 5 whole"])
     ]

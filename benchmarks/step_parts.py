@@ -51,9 +51,9 @@ class Case(NamedTuple):
         return self.variant if self.variant.startswith("stage") else None
 
     @property
-    def base(self) -> "Case":
-        """The kind of step that does the same in the network and is timed whole."""
-        return self if self.arm == "none" or self.layer is not None else Case("mixup", self.k)
+    def is_needed(self) -> bool:
+        """Whether it must be timed whole, since others take the time of the network from it."""
+        return self.arm in ("none", "mixup") or self.layer is not None
 
     def key(self, part: str) -> str:
         """The name of its times."""
@@ -123,7 +123,7 @@ def measure(setup: Setup, ks: list[int], spent: Times, part_rounds: int, step_ro
     stream = setup.batches()
     kept = [next(stream) for _ in range(KEPT)]
     maps = [mm.input_saliency(setup.model, x, y) for x, y in kept]
-    chosen = [case for case in all_cases(ks) if case.base == case or case in DIRECT or (many and case.k in (1, 5))]
+    chosen = [case for case in all_cases(ks) if case.is_needed or case in DIRECT or (many and case.k in (1, 5))]
     for case in (Case("puzzlemix", 1, "16"), *(chosen if many else ())):  # compiles, and fills what is filled once
         whole_step(setup, case, *kept[0], maps[0], {})
     features = hidden_features(setup.model, kept[0][0])
@@ -256,6 +256,14 @@ def _step_of_case(times: Times, case: Case) -> Step:
     def mixing(which: Case) -> list[float]:
         return [middle(which.key(part)) for part in ("plan", "mix", "target")]
 
-    network = middle(case.base.key("whole")) - sum(mixing(case.base)) - middle("optimiser")
+    alike = [one for one in timed_whole(times, case.k) if one.layer == case.layer]
+    passes = [seconds - sum(mixing(one)) - middle("optimiser") for one in alike for seconds in times[one.key("whole")]]
+    network = statistics.median(passes)
     saliency = middle("saliency") if case.arm == "puzzlemix" else 0.0
     return Step(middle("load"), saliency, *mixing(case), network, middle("optimiser"))
+
+
+def timed_whole(times: Times, k: int) -> list[Case]:
+    """The kinds of steps that the time of the network at K is taken from: all but those with a second pass."""
+    found = [case for case in all_cases([k]) if case.k == k and case.arm != "puzzlemix"]
+    return [case for case in found if case.key("whole") in times]

@@ -5,6 +5,7 @@ tests may have threads and would run the end of pytest in a child.
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -100,6 +101,7 @@ def the_server():
 def serve():
     """Read orders line by line; one more training, or wait for one."""
     _prepare()
+    gc.freeze()  # or every child would go through, and so copy, all that was imported
     print(READY, end="", flush=True)
     for line in sys.stdin:
         order = json.loads(line)

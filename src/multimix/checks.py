@@ -9,6 +9,10 @@ import torch
 from torch import Tensor
 
 
+class NotFiniteError(ValueError):
+    """A model's own numbers are not finite any more: it has diverged."""
+
+
 def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
     """Raise unless ``x`` is a batch that can be mixed at ``layers``: floating point if the input (None) is among them."""
     if not isinstance(x, Tensor):
@@ -66,7 +70,7 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
     saliency = saliency.detach().reshape(wanted).to(x.device)
     low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
-        raise ValueError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}")
+        raise NotFiniteError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}")
     return saliency
 
 
@@ -78,7 +82,7 @@ def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
         raise ValueError(f"noise must be floating point of shape {list(x.shape)} like x, got {noise.dtype} {list(noise.shape)}")
     noise = noise.detach().to(x.device)
     if readable(noise) and not bool(torch.isfinite(noise).all()):
-        raise ValueError("noise must be finite, got NaN or infinity")
+        raise NotFiniteError("noise must be finite, got NaN or infinity")
     return noise
 
 

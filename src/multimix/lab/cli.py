@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .. import __version__
+from ..generator import rank
 from .study_commands import demo, digits, look, variance
 from .training_commands import data, list_, train
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return _refused(str(error))
     except KeyboardInterrupt:
-        print("stopped; what is finished is kept, and the same command goes on from there", file=sys.stderr)
+        _refused("stopped; what is finished is kept, and the same command goes on from there")
         return 130
     return 0
 
@@ -90,7 +91,8 @@ def with_changes(arguments: Sequence[str]) -> list[str]:
 
 
 def _refused(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
+    if rank() == 0:  # the others of a distributed run would say the same
+        print(sentence, file=sys.stderr)
     return 2
 
 

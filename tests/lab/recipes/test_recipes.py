@@ -10,6 +10,7 @@ from multimix.lab import recipes
 from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.training.history import Outcome
+from multimix.lab.training.run import planned
 
 # Error in per cent on CIFAR-100 with PreActResNet18, WRN16-8 and ResNeXt29-4-24, on Tiny-ImageNet and on ImageNet.
 TABLES = ("cifar100_preact_resnet18", "cifar100_wrn16_8", "cifar100_resnext29_4_24", "tiny_imagenet", "imagenet")
@@ -129,3 +130,24 @@ def test_smoke_is_a_few_updates(name):
     assert updates <= (90 if name == "imagenet" else 40)
     assert data.report_per_class <= 2
     assert settings.epochs <= 3
+
+
+def test_below_the_papers_scale_the_last_epoch_is_reported():
+    entry = recipe("cifar100_preact_resnet18")
+    assert [entry.reported(scale) for scale in SCALES] == ["median", "last", "last"]
+    assert recipe("speech").reported("small") == "selected"
+
+
+@pytest.mark.parametrize(("scale", "length"), [("paper", 112), ("small", 56), ("smoke", 24)])
+def test_holes_shrink_with_the_images(scale, length):
+    settings = arm_settings(recipe("imagenet"), recipe("imagenet").settings(scale), "cutout", 1)
+    assert settings.method.length == length
+
+
+def test_what_phases_set_is_not_set_beside_them():
+    with pytest.raises(ValueError, match="imagenet has phases, set phases.0.batch and so on instead of batch"):
+        planned(recipe("imagenet"), method="none", changes={"batch": "64"})
+    with pytest.raises(ValueError, match="phases.0.size"):
+        planned(recipe("imagenet"), method="none", changes={"augment.size": "96"})
+    (run,) = planned(recipe("imagenet"), method="none", changes={"phases.1.batch": "64"})
+    assert run.settings.in_epoch(20).batch == 64

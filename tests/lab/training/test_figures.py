@@ -23,7 +23,7 @@ def drawn(monkeypatch):
         sheets = []
         with monkeypatch.context() as patch:
             patch.setattr(figures, "png", lambda sheet, dpi: sheets.append(sheet) or b"")
-            patch.setattr(figures, "_svg", lambda sheet: b"")
+            patch.setattr(figures, "svg", lambda sheet: b"")
             names = [name.removesuffix(".png") for name in recipe_figures(recipe, scale, rows) if name.endswith(".png")]
         return {name: sheet.axes[0] for name, sheet in zip(names, sheets, strict=True)}
 

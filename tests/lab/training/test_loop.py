@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 import multimix as mm
-from multimix.lab.data import Loader
+from multimix.lab.data import Loader, Splits
 from multimix.lab.training.checkpoint import Checkpoint
 from multimix.lab.training.divergence import Diverged
 from multimix.lab.training.loop import Training
@@ -156,6 +156,45 @@ def test_a_loss_that_is_no_number_stops_the_run_with_its_update():
     with pytest.raises(Diverged, match=r"the loss became (nan|inf) in epoch 2, update 8 .*--schedule.rate.*--schedule.warmup"):
         done.run(watcher)
     assert max(watcher.states) == 7, "nothing is written after it"
+
+
+@pytest.mark.parametrize(
+    "method", [PUZZLE, replace(PUZZLE, clean_weight=1.0), mm.CutMix(k=2), mm.ManifoldMixup(layers=("stage1",))]
+)
+def test_weights_that_blew_up_are_divergence_for_every_method(method):
+    """Saliency is asked of the model before there is a loss: its NaN must not come out as an error of its own."""
+    done = training(settings(method=method, schedule=Milestones(1e25)))
+    with pytest.raises(Diverged, match=r"became (nan|inf) in epoch 1, update \d+ .*--schedule.rate"):
+        done.run(Watching())
+
+
+def test_advice_fits_the_schedule():
+    done = training(replace(CASES["phases"], schedule=Knots(((0, 1e25),))))
+    with pytest.raises(Diverged, match="--schedule.points"):
+        done.run(None)
+
+
+def test_momentum_keeps_its_memory_order():
+    state = trained(settings(epochs=1))[1].states[3]
+    again = training(settings(epochs=1))
+    again.load(state)
+    orders = [
+        buffer["momentum_buffer"].is_contiguous(memory_format=torch.channels_last)
+        for weight, buffer in again.optimizer.state.items()
+        if weight.ndim == 4 and weight.shape[1] > 1
+    ]
+    assert orders
+    assert all(orders)
+
+
+def test_other_samples_than_the_run_was_begun_with_are_refused():
+    state = trained(settings(epochs=1))[1].states[3]
+    fewer = DATA.train.subset(25, 0)
+    other = Training(settings(epochs=1), 0, Splits("digits", {"train": fewer, "test": DATA.test}), Accelerator(cpu=True))
+    if other._samples() == training(settings(epochs=1))._samples():
+        other.train = fewer
+    with pytest.raises(ValueError, match="begun with other samples"):
+        other.load(state)
 
 
 def test_a_checkpoint_of_another_training_is_refused():

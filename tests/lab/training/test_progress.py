@@ -52,7 +52,9 @@ def test_a_line_tells_everything():
         clock.now += 4
         progress.epoch(done(1, 10, error=55.25))
     # 90 updates of 1 s, nine evaluations of 4 s: 126 s.
-    assert notes == [f"{TITLE}: epoch 1/10, loss 2.346, train accuracy 25.0 %, error 55.25 %, 50 images/s, 2 min left"]
+    assert notes == [f"{TITLE}: epoch 1/10, loss 2, train accuracy 40.0 %, error 55.25 %, 50 images/s, 2 min left"], (
+        "those of the epoch"
+    )
 
 
 def test_lines_keep_their_distance_but_the_last_is_always_told():

@@ -37,3 +37,11 @@ def test_other_sets_smoke(name, data, tmp_path):
     (found,) = train(runs, data=real_folder(data), out=tmp_path, note=lambda sentence: None)
     assert found is not None
     assert (found.selected is not None) == (name == "speech")
+
+
+def test_speech_is_learnt(tmp_path):
+    """A part of the small recipe: three epochs on half of the clips, far below the 90 % of chance among 10 words."""
+    changes = {"running.device": "cpu", "data.per_class": "100", "data.report_per_class": "20", "epochs": "3"}
+    runs = planned(recipe("speech"), scale="small", method="none", changes={**changes, "schedule.at": "2"})
+    (found,) = train(runs, data=real_folder("speech_commands_v1"), out=tmp_path, note=lambda sentence: None)
+    assert found.last < 70

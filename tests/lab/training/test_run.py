@@ -228,7 +228,9 @@ def test_a_gradient_that_is_no_number_is_divergence_too(out, heard):
 def test_data_that_are_not_there_are_one_sentence(out, tmp_path, heard):
     recipe = replace(RECIPE, settings=lambda scale: replace(RECIPE.settings(scale), data=Data("cifar100")))
     for folder, what in ((tmp_path / "nowhere", "does not exist"), (tmp_path, "has none")):
-        with pytest.raises(ValueError, match=f"^{folder} must be or hold a folder cifar-100-python with meta in it, it {what}$"):
+        with pytest.raises(
+            ValueError, match=f"^{folder} must be or hold a folder cifar-100-python with meta in it, it {what} .*data fetch"
+        ):
             train(planned(recipe, method="none"), data=folder, out=out, note=heard.append)
     assert not (out / RESULTS).exists()
 
@@ -282,3 +284,11 @@ def test_a_corrupt_picture_is_named_or_left_out_and_counted(workers, pictures, o
     (row,) = rows(out)
     assert (row["skipped"], row["train_samples"], row["report_samples"]) == (2, 23, 11)
     assert result is not None
+
+
+def test_runs_of_several_processes_are_kept_apart():
+    (run,) = planned(RECIPE, method="mixup", k=3)
+    two = run._replace(processes=2)
+    assert two.digest == f"{run.digest}-2p"
+    assert two.folder != run.folder
+    assert two.key() != run.key()

@@ -93,7 +93,11 @@ def _imported(path: str, num_classes: int, given: dict[str, Any]) -> nn.Module:
     if _takes(factory, "num_classes"):
         given = {"num_classes": num_classes, **given}
     _check_options(path, factory, given)
-    made = factory(**given)
+    try:
+        made = factory(**given)
+    except (TypeError, ValueError) as error:
+        options = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        raise ValueError(f"{path}({options}) failed: {error}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"{path} must make an nn.Module, got {type(made).__name__}")
     return made

@@ -81,4 +81,8 @@ def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
     # Those that look at colours must know how they were normalised, whatever data set was asked for.
     told = {"mean": entry.mean, "std": entry.std}
     options = {key: value for key, value in told.items() if key in takes} | options
+    if "length" in takes and "length" in options:
+        # At a smaller scale images are smaller: a hole is at most half as wide as the largest of them.
+        side = max((phase.size for phase in settings.phases), default=min(entry.size[1:]))
+        options["length"] = min(options["length"], side // 2)
     return registry.create(name, **options)

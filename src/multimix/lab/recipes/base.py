@@ -37,6 +37,10 @@ class Recipe:
     takes: Mapping[Scale, str] = field(default_factory=dict)
     """How long one training takes, in words, for each scale."""
 
+    def reported(self, scale: Scale) -> str:
+        """The metric at a scale: the last epoch where so few are trained that the median of ten would be that of all."""
+        return "last" if self.metric == "median" and scale != "paper" else self.metric
+
     def paper(self, arm: str, k: int) -> float | None:
         """The paper's number for an arm, if it has one."""
         return next((row.paper for row in self.rows if (row.arm, row.k) == (arm, k)), None)

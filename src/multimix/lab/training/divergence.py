@@ -3,6 +3,7 @@
 import math
 
 from .log import Step
+from .schedule import Milestones
 from .settings import Settings
 
 
@@ -12,7 +13,10 @@ class Diverged(ValueError):  # noqa: N818  what happened, in one sentence
 
 def divergence(loss: float, squared_grad_norm: float, step: Step, settings: Settings) -> str:
     """One sentence with the place, and changes that often help."""
-    tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
+    if isinstance(settings.schedule, Milestones):
+        tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
+    else:
+        tips = ["smaller learning rates (--schedule.points)", "larger batches (--phases.0.batch)"]
     if settings.mixed_precision != "no":
         tips.append("--mixed_precision no")
     what = f"the squared norm of the gradient became {squared_grad_norm}" if math.isfinite(loss) else f"the loss became {loss}"

@@ -117,7 +117,7 @@ def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curv
 
 def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure | None:
     """Mean error of every arm with its interval at every K; dashed is no mixing, hollow are the paper's numbers at its scale."""
-    field = recipe.metric if recipe.metric in ERRORS else "median"
+    field = recipe.reported(scale) if recipe.reported(scale) in ERRORS else "median"
     courses = _by_k(lines)
     drawn = _against_k([(label, [(line.k, line.summary(field)) for line in own]) for label, own in courses])
     if drawn is None:
@@ -129,7 +129,7 @@ def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure |
             axes.axhline(whole.mean, color=GREY, lw=1, ls="--", zorder=1, label="no mixing")
     for place, (label, own) in enumerate(courses):
         spots = [(line.k, line.paper) for line in own if line.paper is not None and not line.changed]
-        if scale == "paper" and spots and recipe.metric in ERRORS:
+        if scale == "paper" and spots and recipe.reported(scale) in ERRORS:
             hollow = {"marker": "D", "ls": "", "ms": 7, "mfc": "none", "color": _look(place)["color"]}
             axes.plot(*zip(*spots, strict=True), label=f"{label}, the paper", zorder=4, **hollow)
     axes.set_ylabel(f"{HEADS[field]} error (%)")

@@ -5,7 +5,6 @@ and a few counters, and a run that goes on from it ends with the same bits as on
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,7 +20,9 @@ from ..data import Files, Loader, Split, Splits
 from ..data.picture import read_picture
 from ..nets import network as named_network
 from ..nets import parameter_groups
+from ..results import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
+from .clock import Clock
 from .divergence import Diverged, divergence
 from .evaluate import evaluated
 from .history import Epoch
@@ -106,7 +107,7 @@ class Training:
         )
         self.model, self.optimizer = self.accelerator.prepare(model, sgd)
         if isinstance(self.model, DistributedDataParallel):
-            # same_buffers does it before the saliency pass; in a forward pass it would break the graph of the clean loss.
+            # same_buffers has done it, before the saliency pass: this would be one more broadcast.
             self.model.broadcast_buffers = False
 
     def loaders(self, epoch: int) -> list[Loader]:
@@ -155,7 +156,7 @@ class Training:
 
     def _epoch(self, watcher: Watcher | None) -> None:
         epoch, settings = self.at.epoch, self.settings.in_epoch(self.at.epoch)
-        clock = _Clock()
+        clock = Clock()
         pending: list[tuple[Step, Measured]] = []
         every = 1 if self.accelerator.device.type == "cpu" else FLUSH
         count = self.updates_in(epoch)
@@ -173,6 +174,7 @@ class Training:
                 self._flush(pending, clock, watcher)
                 if self.at.step < count:
                     self._between(watcher)
+                    clock.lap()  # writing is not training
         self._end_of_epoch(rate, watcher)
 
     def _between(self, watcher: Watcher | None) -> None:
@@ -183,7 +185,7 @@ class Training:
         if stopping:
             raise KeyboardInterrupt
 
-    def _flush(self, pending: list[tuple[Step, Measured]], clock: "_Clock", watcher: Watcher | None) -> None:
+    def _flush(self, pending: list[tuple[Step, Measured]], clock: Clock, watcher: Watcher | None) -> None:
         """Read the numbers of the last updates, stop if they are none, add them up."""
         asked = pending[0][1].numbers.new_tensor([self.stop is not None and self.stop.asked])
         own = torch.stack([torch.cat([measured.numbers, asked]) for _, measured in pending])
@@ -247,7 +249,7 @@ class Training:
     def state(self) -> Checkpoint:
         """Everything needed to go on from here; it is only whole between two updates."""
         at = asdict(self.at)
-        values = {"seed": self.seed, "settings": self.settings.digest(), "at": at}
+        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self._samples(), "at": at}
         parts = [
             flattened(self.network.state_dict(), "network"),
             flattened(self.optimizer.state_dict(), "optimizer"),
@@ -257,30 +259,26 @@ class Training:
             parts.append(flattened(self.accelerator.scaler.state_dict(), "scaler"))
         return joined(*parts)
 
+    def _samples(self) -> str:
+        """A word for the training samples: their number and classes, in their order."""
+        return digest(self.train.labels.tolist())
+
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a state of this very training."""
         expected = (self.seed, self.settings.digest())
         if (checkpoint.values.get("seed"), checkpoint.values.get("settings")) != expected:
             raise ValueError("the checkpoint belongs to another training; give the run a folder of its own")
+        if checkpoint.values["samples"] != self._samples():
+            raise ValueError("the run was begun with other samples than are in the data folder now; give it a folder of its own")
         self.network.load_state_dict(unflattened(checkpoint, "network"))
         self.optimizer.load_state_dict(unflattened(checkpoint, "optimizer"))
+        for weight, state in self.optimizer.state.items():
+            if state.get("momentum_buffer") is not None:  # in the memory order of its weight, as it was
+                state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
         if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
             self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
         at = checkpoint.values["at"]
         self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
-
-
-class _Clock:
-    """Wall and CPU seconds of this process since it was last asked."""
-
-    def __init__(self) -> None:
-        self.lap()
-
-    def lap(self) -> dict[str, float]:
-        now = {"seconds": time.perf_counter(), "cpu_seconds": time.process_time()}
-        passed = {name: now[name] - getattr(self, name, now[name]) for name in now}
-        self.__dict__.update(now)
-        return passed
 
 
 def _part(split: Split, per_class: int | None, settings: Settings) -> Split:

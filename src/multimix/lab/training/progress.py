@@ -112,7 +112,7 @@ class Progress:
         now = self._clock()
         if epoch.number == self.epochs or self._noted is None or now - self._noted >= LEAST:
             self._noted = now
-            self._note(f"{self.title}: {', '.join([self._where(), *self._numbers(), *self._left()])}")
+            self._note(f"{self.title}: {', '.join([self._where(), *self._numbers(epoch), *self._left()])}")
 
     def doing(self, what: str) -> None:
         """Something else than updates takes its time until the next call. A signal handler may say so, too."""
@@ -142,11 +142,13 @@ class Progress:
     def _where(self) -> str:
         return f"epoch {self._epoch}/{self.epochs}"
 
-    def _numbers(self) -> list[str]:
-        """What is known by now, in words."""
+    def _numbers(self, epoch: Epoch | None = None) -> list[str]:
+        """What is known by now, in words; loss and accuracy are those of the epoch, if it is one that is told."""
         first, latest = self._window[0], self._latest
         words, calls, seconds = [], latest.calls - first.calls, latest.seconds - first.seconds
-        if calls:
+        if epoch is not None:
+            words += [f"loss {epoch.loss:.4g}", f"train accuracy {epoch.accuracy:.1f} %"]
+        elif calls:
             words.append(f"loss {(latest.loss - first.loss) / calls:.4g}")
             words.append(f"train accuracy {(latest.accuracy - first.accuracy) / calls:.1f} %")
         if self._error is not None:

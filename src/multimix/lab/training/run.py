@@ -47,6 +47,12 @@ class Run(NamedTuple):
     k: int
     seed: int
     settings: Settings
+    processes: int = 1
+
+    @property
+    def digest(self) -> str:
+        """That of the settings; and the number of processes, within each of which pairs are drawn and batch statistics taken."""
+        return self.settings.digest() + (f"-{self.processes}p" if self.processes > 1 else "")
 
     @property
     def title(self) -> str:
@@ -57,14 +63,14 @@ class Run(NamedTuple):
     @property
     def folder(self) -> Path:
         """Where it is kept, below the folder of all results."""
-        name = f"{self.arm}-k{self.k}-seed{self.seed}-{self.settings.digest()}"
+        name = f"{self.arm}-k{self.k}-seed{self.seed}-{self.digest}"
         return Path(self.recipe.name) / self.scale / name
 
     def key(self) -> dict[str, Any]:
         """What tells its row from others."""
         names = ("arm", "k", "seed")
         own = {name: getattr(self, name) for name in names}
-        return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.settings.digest()}
+        return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.digest}
 
 
 def planned(
@@ -90,6 +96,12 @@ def planned(
         name = arm_name(method)
         arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
     changes = changes or {}
+    hidden = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
+    for path in changes:
+        if recipe.settings(scale).phases and path in hidden:
+            raise ValueError(
+                f"{recipe.name} has phases, set phases.0.{path.removeprefix('augment.')} and so on instead of {path}"
+            )
     if "method.k" in changes:
         raise ValueError("method.k is set by k (--k), which results are kept by")
     of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
@@ -115,6 +127,8 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
     tell = note if first else _silent
     results: list[Outcome | None] = []
     for run in runs:
+        accelerator = engine(run.settings)  # anew, so that the loss scale of fp16 does not pass from run to run
+        run = run._replace(processes=accelerator.num_processes)
         done = _same(accelerator, _finished(run, out, tell) if first else None)
         if done is not None:
             tell(f"{run.title}: done before, error {done.last:.2f} % in the last epoch")
@@ -147,8 +161,7 @@ def engine(settings: Settings) -> Accelerator:
 
 def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: Note) -> Outcome:
     """One run from where it was to its end, and its row."""
-    with accelerator.main_process_first():
-        splits = _read(run.settings.data, data, out / "cache")
+    splits = _read_together(run.settings, data, out / "cache", accelerator)
     training = Training(run.settings, run.seed, splits, accelerator)
     folder = out / run.folder
     if not accelerator.is_main_process:
@@ -163,7 +176,10 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             write_atomically(folder / SETTINGS, settings_text(run, training))
         except OSError as error:
             raise OSError(f"cannot write {str(folder / SETTINGS)!r}: {error.strerror}") from error
-        _resume(training, _same(accelerator, latest_checkpoint(folder, note)))
+        newest = _same(accelerator, latest_checkpoint(folder, note))
+        if newest is not None:
+            note(f"{run.title}: goes on after update {newest.values['at']['updates']}")
+        _resume(training, newest)
         at = training.at
         with (
             Log(folder, updates=at.updates, history=at.history) as log,
@@ -196,13 +212,13 @@ def _same(accelerator: Accelerator, value: Any) -> Any:
 
 
 def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
-    parts = [part for part in (training.train, training.report, training.select) if part is not None]
+    parts = {id(part): part for part in (training.train, training.report, training.select) if part is not None}.values()
     return {
         **run.key(),
         "settings": described(run.settings),
         "outcome": asdict(found),
         "epochs": [asdict(epoch) for epoch in training.at.history],
-        "device": str(training.accelerator.device),
+        "device": training.accelerator.device.type,
         "processes": training.accelerator.num_processes,
         "skipped": sum(len(part.skipped) for part in parts),
         "train_samples": len(training.train),
@@ -222,8 +238,25 @@ def _finished(run: Run, out: Path, note: Note) -> Outcome | None:
     return None
 
 
-def _read(data: Data, folder: Path, cache: Path) -> Splits[Split]:
-    wanted = {"skip_bad": data.skip_bad, "cache": cache}
+def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: Accelerator) -> Splits[Split]:
+    """The data, read by the first process first; what is wrong with them is raised in all, so that none waits for the others."""
+    data, workers = settings.data, settings.running.workers
+    wrong: str | None = None
+    if accelerator.is_main_process:
+        try:
+            _read(data, folder, cache, workers)
+        except (ValueError, OSError) as error:
+            there = any((folder / name).exists() for name in dataset(data.name).folders)
+            hint = "" if there else f" (--data says where data sets are; multimix data fetch {data.name} downloads this one)"
+            wrong = f"{error}{hint}"
+    wrong = _same(accelerator, wrong)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return _read(data, folder, cache, workers)
+
+
+def _read(data: Data, folder: Path, cache: Path, workers: int) -> Splits[Split]:
+    wanted = {"skip_bad": data.skip_bad, "cache": cache, "workers": workers}
     takes = inspect.signature(dataset(data.name).read).parameters
     return _read_once(data.name, folder, tuple((name, value) for name, value in wanted.items() if name in takes))
 

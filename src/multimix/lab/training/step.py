@@ -1,17 +1,18 @@
 """One update of the weights: every share of the batch forward and backward, then one step of the optimiser."""
 
 import random
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import numpy
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from ...forward import mixed_terms
+from ...checks import NotFiniteError
+from ...forward import Term, mixed_terms
 from ...generator import seeded
 from ...loss import mixed_accuracy
 from .settings import LOSSES, Settings
@@ -38,7 +39,8 @@ def update(
     """The optimiser stepped once on the mean gradient of ``shares``, this process's parts of the batch.
 
     ``key`` is (seed, epoch, step): with the number of a share among those of all processes it decides everything drawn, so
-    nothing about random streams has to be saved, and it does not matter how shares are spread over processes.
+    nothing about random streams has to be saved, and the draws do not depend on how shares are spread over processes (running
+    batch statistics, which are those of the first process, do).
     """
     model.train()
     optimizer.zero_grad()
@@ -48,16 +50,9 @@ def update(
         share = accelerator.process_index * len(shares) + i
         seed_everything(*key, share)
         x, y = on_device(x, accelerator, settings), y.to(accelerator.device, non_blocking=True)
-        terms = mixed_terms(
-            model,
-            settings.method,
-            x,
-            y,
-            steps=settings.k_chunk,
-            loss=LOSSES[settings.loss],
-            smoothing=settings.smoothing,
-            generator=seeded(MIXING, *key, share),
-        )
+        terms = _terms(accelerator, model, settings, x, y, seeded(MIXING, *key, share))
+        if terms is None:
+            return Measured(torch.full((4,), torch.nan, device=accelerator.device), len(x))
         hits, before = torch.zeros((), device=accelerator.device), rows
         for j, term in enumerate(terms):
             last = i == len(shares) - 1 and j == len(terms) - 1
@@ -74,6 +69,29 @@ def update(
     norm = squared_grad_norm(model)
     optimizer.step()
     return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images)
+
+
+def _terms(
+    accelerator: Accelerator, model: nn.Module, settings: Settings, x: Tensor, y: Tensor, generator: Generator
+) -> list[Callable[[], Term]] | None:
+    """The parts of the loss, in all processes; None in all of them if the model is past asking in any."""
+    found = None
+    with suppress(NotFiniteError):
+        found = mixed_terms(
+            model,
+            settings.method,
+            x,
+            y,
+            steps=settings.k_chunk,
+            loss=LOSSES[settings.loss],
+            smoothing=settings.smoothing,
+            generator=generator,
+        )
+    if accelerator.num_processes > 1 and settings.method.needs:
+        # One that stopped alone would leave the others waiting for its gradients.
+        failed = torch.tensor(float(found is None), device=accelerator.device)
+        return None if float(accelerator.reduce(failed, "sum")) > 0 else found
+    return found
 
 
 def squared_grad_norm(model: nn.Module) -> Tensor:

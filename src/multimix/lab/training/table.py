@@ -92,14 +92,14 @@ def written(recipe: Recipe, scale: Scale, rows: Rows, out: Path) -> list[Path]:
 def _sheet(recipe: Recipe, scale: Scale, found: Gathered) -> _Sheet:
     """Heads and cells; columns that would be empty are left out."""
     lines = found.lines
-    against = [found.with_none(line, recipe.metric) for line in lines]
+    against = [found.with_none(line, recipe.reported(scale)) for line in lines]
     marks = _marks(lines)
     # Each column: its head, and its cell of every line.
     columns = [("arm", [(f"{line.arm} {marks.get(line.differs, '')}".rstrip(), "") for line in lines])]
     columns.append(("K", [(str(line.k) if counts_k(line.arm) or line.k != 1 else NOTHING, "") for line in lines]))
     columns.append(("n", [(str(len(line.seeds)), "") for line in lines]))
-    for field in _fields(recipe):
-        own = field == recipe.metric
+    for field in _fields(recipe, scale):
+        own = field == recipe.reported(scale)
         if own or any(line.values(field) for line in lines):
             cells = [_mean(line.summary(field), field) if line.runs or not own else (NOT_RUN, "") for line in lines]
             columns.append((HEADS.get(field, field) + ("*" if own else ""), cells))
@@ -123,8 +123,8 @@ def _marks(lines: Sequence[Line]) -> dict[tuple[str, ...], str]:
     return {differs: f"[{place}]" for place, differs in enumerate(ways, start=1)}
 
 
-def _fields(recipe: Recipe) -> list[str]:
-    return list(HEADS) if recipe.metric in HEADS else [*HEADS, recipe.metric]
+def _fields(recipe: Recipe, scale: Scale) -> list[str]:
+    return list(HEADS) if recipe.reported(scale) in HEADS else [*HEADS, recipe.reported(scale)]
 
 
 def _mean(whole: Summary | None, field: str) -> tuple[str, str]:
@@ -181,7 +181,9 @@ def _notes(recipe: Recipe, scale: Scale, found: Gathered, against: Sequence[Pair
     tests = sum(one is not None for one in against)
     if tests:
         many = f"; {tests} comparisons, p is not corrected for their number" if tests > 1 else ""
-        notes.append(f"vs none: {recipe.metric} minus that without mixing, paired over common seeds, p of the t-test{many}")
+        notes.append(
+            f"vs none: {recipe.reported(scale)} minus that without mixing, paired over common seeds, p of the t-test{many}"
+        )
     if any(line.paper is not None for line in found.lines) and scale != "paper":
         notes.append(f"the paper's numbers are of its own scale and do not compare with those of this {scale} scale")
     elif any(line.paper is not None and line.changed for line in found.lines):
@@ -193,14 +195,14 @@ def _record(recipe: Recipe, scale: Scale, found: Gathered, line: Line) -> dict[s
     """One line of the CSV file; None becomes an empty cell."""
     record: dict[str, object] = {"recipe": recipe.name, "scale": scale, "arm": line.arm, "k": line.k, "digest": line.digest}
     record |= {"n": len(line.seeds), "seeds": " ".join(map(str, line.seeds))}
-    for field in _fields(recipe):
+    for field in _fields(recipe, scale):
         whole = line.summary(field)
         record[field] = whole and whole.mean
         record[f"{field}_half"] = whole.half if whole and math.isfinite(whole.half) else None
     record["images"] = line.images
     compares = "yes" if scale == "paper" and not line.changed else "no"
-    record |= {"metric": recipe.metric, "paper": line.paper, "paper_compares": "" if line.paper is None else compares}
-    against = found.with_none(line, recipe.metric)
+    record |= {"metric": recipe.reported(scale), "paper": line.paper, "paper_compares": "" if line.paper is None else compares}
+    against = found.with_none(line, recipe.reported(scale))
     for name, value in (("minus_none", "mean"), ("minus_none_half", "half"), ("minus_none_n", "n"), ("minus_none_p", "p_t")):
         record[name] = None if against is None else getattr(against, value)
     return record | {"differs": "; ".join(line.differs), "not_of_recipe": "; ".join(line.changed)}
