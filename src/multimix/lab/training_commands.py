@@ -119,7 +119,8 @@ def train(
 
 def list_(
     what: Annotated[
-        Literal["all", "recipes", "methods", "networks", "data"], tyro.conf.arg(metavar="[WHAT]", help="Which list.")
+        Literal["all", "recipes", "methods", "networks", "data"],
+        tyro.conf.arg(metavar="[recipes|methods|networks|data]", help="Which list."),
     ] = "all",
     /,
 ) -> None:

@@ -48,5 +48,7 @@ def recipe(name: str) -> Recipe:
     'selected'
     """
     if name not in RECIPES:
-        raise ValueError(f"no recipe {name!r}{nearest(name, RECIPES)}; there are {', '.join(RECIPES)}")
+        begins = [known for known in RECIPES if known.startswith(name)]
+        meant = f" (did you mean {' or '.join(begins)}?)" if len(begins) > 1 else nearest(name, RECIPES)
+        raise ValueError(f"no recipe {name!r}{meant}; there are {', '.join(RECIPES)}")
     return RECIPES[name]

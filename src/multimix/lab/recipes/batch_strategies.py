@@ -6,8 +6,8 @@
 Large batches (500 samples, without mixing or mixed with one λ) make five times fewer updates at the same rate; batch
 augmentation shows 100 samples five times each; multi-mix mixes 100 pairs at five λ. Otherwise the protocol is that of
 ``cifar100.py`` beside this file. The paper does not say how far batch augmentation rotates (here ±15°), nor what is paired when
-it is mixed (here all 500, with one λ). Hardware: one GPU (hours; not measured here), or at small scale one CPU core. Expected
-at paper scale: the errors in the rows below.
+it is mixed (here all 500, with one λ), nor by what (here input mixup; it may have been Puzzle Mix). Hardware: one GPU (hours;
+not measured here), or at small scale one CPU core. Expected at paper scale: the errors in the rows below.
 """
 
 from functools import partial

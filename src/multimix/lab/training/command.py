@@ -45,7 +45,10 @@ def run(
         return
     if not rebuild:
         takes = chosen.takes.get(scale)
-        _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}" + (f"; one takes {takes}" if takes else ""))
+        _note(
+            f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}"
+            + (f"; one takes {takes}" if takes and not changes else "")
+        )
         left = unfinished(runs, train(runs, data=data, out=out, note=_note))
         if rank() == 0 and len(left) < len(runs):
             _report(chosen, scale, out)

@@ -116,6 +116,8 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
 
     Started by torchrun, all processes train together; the first one writes.
     """
+    if not runs:
+        return []
     out = Path(out)
     accelerator = engine(runs[0].settings)
     first = accelerator.is_main_process
