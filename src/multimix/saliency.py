@@ -75,7 +75,7 @@ def clean_pass(
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         if not training:
-            stack.enter_context(_evaluation_mode(core))
+            stack.enter_context(evaluation_mode(core))
             stack.enter_context(_own_random_state(x))
         x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
         # A clean loss that is kept may have to reach what is behind x, too.
@@ -179,7 +179,7 @@ def _normal(values: Tensor) -> Tensor:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Every module in evaluation mode; afterwards each in its own again, also one that differs from the module around it.
 
     The flags are set, not ``eval()`` and ``train()`` called: some modules do more than change their mode there.

@@ -12,7 +12,8 @@ from torch.nn import functional
 from ... import mixed_logits
 from ...generator import seeded
 from ...methods import NoMix
-from ..calibration import BINS, calibration
+from ..evaluators.calibration import BINS, calibration
+from ..evaluators.predictions import Predictions
 from .arms import Arm
 from .data import Split, split
 from .net import SmallNet, digest, initial_net
@@ -72,13 +73,13 @@ def outcome(arm: Arm, seed: int, settings: Settings) -> Outcome:
     logits = _logits(net, data.x_test)
     if not bool(logits.isfinite().all()):
         raise ValueError(f"{arm.label} diverged with seed {seed}: its logits are not finite")
-    measured = calibration(logits, data.label_test, settings.bins)
+    measured = calibration(Predictions(logits, data.label_test), settings.bins)
     return Outcome(
         error=_error(logits, data.label_test),
-        ece=100 * measured.ece,
+        ece=measured.ece,
         brier=measured.brier,
         nll=measured.nll,
-        confidence=100 * float(logits.softmax(dim=1).amax(dim=1).double().mean()),
+        confidence=measured.confidence,
         train_error=_error(_logits(net, data.x), data.label),
         cpu_seconds=spent,
         rows=rows,

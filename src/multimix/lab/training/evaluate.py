@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...logits import logits_of
+from ...saliency import evaluation_mode
 from ..data import Augment, Loader, Split
 from .settings import Settings
 from .step import on_device
@@ -26,7 +27,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluated(network: nn.Module, split: Split, augment: Augment, settings: Settings, accelerator: Accelerator) -> Evaluation:
-    """Every sample once, in evaluation mode; the network's mode is put back."""
+    """Every sample once, in evaluation mode; every module gets its own mode back."""
     world = accelerator.num_processes
     batch = -(-settings.evaluate_batch // world) * world  # every process gets as many
     loader = Loader(
@@ -41,20 +42,15 @@ def evaluated(network: nn.Module, split: Split, augment: Augment, settings: Sett
     )
     sums = torch.zeros(3, dtype=torch.float64)
     classes = 0
-    training = network.training
-    network.eval()
-    try:
-        with torch.no_grad():
-            for x, y in loader:
-                if len(x) == 0:
-                    continue
-                logits = logits_of(network(on_device(x, accelerator, settings)), None).float().cpu()
-                classes = logits.shape[1]
-                top = logits.topk(min(5, classes), dim=1).indices == y[:, None]
-                nll = functional.cross_entropy(logits.double(), y, reduction="sum")
-                sums += torch.stack([(~top[:, 0]).sum().double(), (~top.any(1)).sum().double(), nll])
-    finally:
-        network.train(training)
+    with evaluation_mode(network), torch.no_grad():
+        for x, y in loader:
+            if len(x) == 0:
+                continue
+            logits = logits_of(network(on_device(x, accelerator, settings)), None).float().cpu()
+            classes = logits.shape[1]
+            top = logits.topk(min(5, classes), dim=1).indices == y[:, None]
+            nll = functional.cross_entropy(logits.double(), y, reduction="sum")
+            sums += torch.stack([(~top[:, 0]).sum().double(), (~top.any(1)).sum().double(), nll])
     # float32 is all that some accelerators add up.
     whole = accelerator.reduce(sums.to(accelerator.device, torch.float32 if world > 1 else torch.float64), "sum").double().cpu()
     wrong, missed, surprise = (value / len(split) for value in whole.tolist())

@@ -1,0 +1,252 @@
+"""Boxes around objects: how much two overlap, and where they lie in what a network sees.
+
+A box is x, y, width, height in pixels, float, and covers x ≤ place < x + width: the first pixel of a row covers 0 … 1.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from scipy import ndimage
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ..data import Augment, BadFile, CenterCrop, Files, Normalise, Resize
+from ..data.crops import sides
+from ..data.picture import picture_size
+
+EIGHT = numpy.ones((3, 3), dtype=bool)
+ROUNDING = 1e-6  # what scaling may add to a whole number of pixels
+Progress = Callable[[Sequence[int]], Iterable[int]]
+
+
+def iou(first: Tensor, second: Tensor) -> Tensor:
+    """``[n, m]`` float64: intersection over union of each of the boxes ``first [n, 4]`` with each of ``second [m, 4]``.
+
+    Boxes apart (also if they only touch) have 0, equal ones exactly 1. A box without area has 0 with every box, itself included.
+
+    >>> iou(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[1, 0, 2, 2], [2, 2, 2, 2], [5, 6, 2, 2]])).tolist()
+    [[0.3333333333333333, 0.0, 0.0]]
+    """
+    low, high, area = _corners(first)
+    other_low, other_high, other_area = _corners(second)
+    overlap = torch.minimum(high[:, None], other_high) - torch.maximum(low[:, None], other_low)
+    # Each axis is cut off at 0 by itself: boxes apart on both would otherwise get a positive product.
+    shared = overlap.clamp(min=0).prod(2)
+    union = area[:, None] + other_area - shared
+    return torch.where(shared > 0, shared / union, 0.0)
+
+
+def clipped(boxes: Tensor, height: int, width: int) -> Tensor:
+    """``[k, 4]``: what of ``boxes [n, 4]`` lies in an image of that size; those of which nothing does are left out."""
+    low, high, _ = _corners(boxes)
+    limit = torch.tensor([width, height], dtype=torch.float64)
+    low, high = low.clamp(min=0).minimum(limit), high.clamp(min=0).minimum(limit)
+    inside = torch.cat([low, high - low], 1)
+    return inside[(inside[:, 2:] > 0).all(1)]
+
+
+def covered(boxes: Tensor, height: int, width: int) -> Tensor:
+    """bool ``[height, width]``: the pixels that any of ``boxes [n, 4]`` touches."""
+    mask = torch.zeros(height, width, dtype=torch.bool)
+    for left, top, wide, high in clipped(boxes, height, width).tolist():
+        rows, columns = slice(_floor(top), _ceil(top + high)), slice(_floor(left), _ceil(left + wide))
+        mask[rows, columns] = True
+    return mask
+
+
+def rescaled(boxes: Tensor, before: tuple[int, int], after: tuple[int, int]) -> Tensor:
+    """``boxes [n, 4]`` of an image of height and width ``before`` in the same image of size ``after``, float64."""
+    (height, width), (new_height, new_width) = before, after
+    x, y = new_width / width, new_height / height
+    return boxes.double() * torch.tensor([x, y, x, y], dtype=torch.float64)
+
+
+def seen_boxes(boxes: Tensor, stored: tuple[int, int], read: tuple[int, int], augment: Augment) -> Tensor:
+    """``boxes [n, 4]`` of the stored file where ``augment`` puts them, clipped; those outside the view are left out.
+
+    ``stored`` and ``read`` are height and width of the file and of what was read from it, which a reader may have resized.
+    """
+    boxes, size = rescaled(boxes, stored, read), read
+    for step in augment.steps:
+        if isinstance(step, Resize):
+            after = _resized_size(step, size)
+            boxes, size = rescaled(boxes, size, after), after
+        elif isinstance(step, CenterCrop):
+            after = sides(step.size)
+            top, left = (round((full - part) / 2) for full, part in zip(size, after, strict=True))
+            boxes, size = boxes - torch.tensor([left, top, 0, 0], dtype=torch.float64), after
+        elif not isinstance(step, Normalise):
+            raise ValueError(
+                f"boxes can be followed through Resize, CenterCrop and Normalise only, augment has {type(step).__name__}"
+            )
+    return clipped(boxes, *size)
+
+
+def largest_box(mask: numpy.ndarray) -> tuple[int, int, int, int]:
+    """x, y, width, height around the largest region of ``mask [H, W]``, or zeros if there is none.
+
+    Pixels that touch at a corner belong together, and the holes of a region count, as for the contours of the reference script.
+    Of equally large regions it is the first, line by line.
+    """
+    rows, columns = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
+    if len(rows) == 0:
+        return 0, 0, 0, 0
+    top, left = int(rows[0]), int(columns[0])
+    frame = mask[top : int(rows[-1]) + 1, left : int(columns[-1]) + 1]
+    numbered, count = ndimage.label(frame, structure=EIGHT)
+    if count == 1:
+        return left, top, frame.shape[1], frame.shape[0]
+    down, across = _largest_region(numbered)
+    return left + across.start, top + down.start, across.stop - across.start, down.stop - down.start
+
+
+class Boxed(NamedTuple):
+    """Samples as a network sees them: ``x [B, C, H, W]``, ``labels [B]``, ``boxes`` of each in pixels of ``x`` (``[n, 4]``).
+
+    ``vanished`` counts the boxes of each sample that lay outside the view.
+    """
+
+    x: Tensor
+    labels: Tensor
+    boxes: list[Tensor]
+    vanished: list[int]
+
+
+@dataclass(frozen=True)
+class BoxedBatches:
+    """The samples of ``split`` in order, ``batch`` at a time, made by ``workers`` other processes (0: by this one)."""
+
+    split: Files
+    augment: Augment
+    batch: int = 50
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("batch", self.batch, 1), ("workers", self.workers, 0)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), self.augment)  # an augmentation that cannot be followed is refused now
+
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.batch)
+
+    def __iter__(self) -> Iterator[Boxed]:
+        steps = _Steps(self)
+        made: Iterable[Boxed | BadFile] = (
+            # A generator of its own, since torch would draw a seed for the workers from the global one.
+            DataLoader(steps, batch_size=None, num_workers=self.workers, generator=torch.Generator(), collate_fn=_as_is)
+            if self.workers
+            else map(steps.__getitem__, range(len(self)))
+        )
+        for one in made:
+            if isinstance(one, BadFile):
+                raise one
+            yield one
+
+
+class _Steps(Dataset[Boxed | BadFile]):
+    """Batch s by index: what a worker needs to make it."""
+
+    def __init__(self, batches: BoxedBatches) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Boxed | BadFile:
+        split, size = self.batches.split, self.batches.batch
+        rows = range(step * size, min(len(split), (step + 1) * size))
+        try:
+            images, labels = split.batch(torch.tensor(rows))
+            boxes = [self._seen(row, image) for row, image in zip(rows, images, strict=True)]
+        except BadFile as bad:
+            return bad  # raised in a worker, torch would bury the sentence in a traceback
+        x = self.batches.augment.apply(images, torch.zeros(len(rows), 0))
+        return Boxed(x, labels, boxes, [len(annotated(split)[row]) - len(kept) for row, kept in zip(rows, boxes, strict=True)])
+
+    def _seen(self, row: int, image: Tensor) -> Tensor:
+        split = self.batches.split
+        stored = picture_size(split.paths[row])
+        return seen_boxes(annotated(split)[row], stored, (image.shape[1], image.shape[2]), self.batches.augment)
+
+
+@contextmanager
+def one_bar(progress: Progress, total: int) -> Iterator[Progress]:
+    """A progress for several loops that moves one bar of ``total`` ticks."""
+    ticks = iter(progress(range(total)))
+
+    def ticking(numbers: Sequence[int]) -> Iterator[int]:
+        for number in numbers:
+            next(ticks, None)
+            yield number
+
+    yield ticking
+    next(ticks, None)  # a bar is done when it is asked for more
+
+
+def annotated(split: Any) -> tuple[Tensor, ...]:
+    """The boxes of a split, or one sentence if it has none."""
+    if not isinstance(split, Files) or split.boxes is None:
+        raise ValueError(f"split must have boxes (Files.boxes; for ImageNet read with boxes=True), got {type(split).__name__}")
+    return split.boxes
+
+
+def with_boxes(split: Files) -> Files:
+    """Only the samples that have a box."""
+    rows = torch.tensor([row for row, boxes in enumerate(annotated(split)) if len(boxes)], dtype=torch.int64)
+    if len(rows) == 0:
+        raise ValueError("split must hold at least 1 sample with a box, it has none")
+    return split if len(rows) == len(split) else split.take(rows)
+
+
+def _largest_region(numbered: numpy.ndarray) -> tuple[slice, slice]:
+    """Rows and columns of the region with the most pixels, holes filled."""
+    places = ndimage.find_objects(numbered)
+    pixels = numpy.bincount(numbered.ravel())[1:]
+    best, most = 0, 0
+    for region in numpy.argsort(-pixels, kind="stable").tolist():
+        down, across = places[region]
+        # Filling is slow; a region whose whole frame is smaller cannot win.
+        if (down.stop - down.start) * (across.stop - across.start) < most:
+            continue
+        filled = int(ndimage.binary_fill_holes(numbered[down, across] == region + 1).sum())
+        if filled > most or (filled == most and region < best):
+            best, most = region, filled
+    found: tuple[slice, slice] = places[best]
+    return found
+
+
+def _resized_size(step: Resize, size: tuple[int, int]) -> tuple[int, int]:
+    """Height and width after ``step``, rounded as it does."""
+    if not isinstance(step.size, int):
+        return step.size
+    height, width = (max(1, round(side * step.size / min(size))) for side in size)
+    return height, width
+
+
+def _floor(place: float) -> int:
+    return math.floor(place + ROUNDING)
+
+
+def _ceil(place: float) -> int:
+    return math.ceil(place - ROUNDING)
+
+
+def _corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Upper left and lower right corners ``[n, 2]`` and areas, float64; areas from the corners, so that they cancel exactly."""
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise ValueError(f"boxes must be [n, 4]: x, y, width, height, got {list(boxes.shape)}")
+    boxes = boxes.double()
+    if not bool(boxes.isfinite().all()):
+        raise ValueError("boxes must be finite, got NaN or infinity")
+    low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:].clamp(min=0)
+    return low, high, (high - low).prod(1)
+
+
+def _as_is(made: Any) -> Any:
+    return made

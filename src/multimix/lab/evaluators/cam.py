@@ -1,0 +1,272 @@
+"""Where a network looks: the class activation map, or Grad-CAM where there is none.
+
+    M_c(h, w) = Σ_k w_ck · A_k(h, w)
+
+for a network whose last feature map A is averaged over all places and goes into a linear layer with weights w. Its mean over the
+places is the logit of class c without bias. Grad-CAM puts the mean gradient of the logit in place of w_ck and keeps what is
+positive; at A itself it is the same map, cut off at 0.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...hooks import named_layer, unwrapped
+from ...logits import Output, logits_of
+from ...saliency import evaluation_mode
+
+Upsampling = Literal["bilinear", "bicubic"]
+Hook = Callable[[nn.Module, Any, Any], Any]
+
+PROBE = 2  # samples are enough to find the layers
+# A map whose spread is below this share of its size is constant: rounding must not be blown up to a picture.
+FLAT = 1e-5
+# What networks do to a feature map by a plain function, which has no hook.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda z: z,
+    "relu": functional.relu,
+    "relu6": functional.relu6,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "hardswish": functional.hardswish,
+}
+
+
+@dataclass(frozen=True)
+class CamLayers:
+    """Where maps come from, by name: the ``layer`` that puts out the feature map, and the linear ``head``. None: found by itself.
+
+    With ``gradient`` it is Grad-CAM at ``layer``, which must be named and put out ``[B, C, h, w]``; there is no head then.
+    """
+
+    layer: str | None = None
+    head: str | None = None
+    gradient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.gradient and self.layer is None:
+            raise ValueError("layer must be named for Grad-CAM, such as the last stage of the network, got None")
+        if self.gradient and self.head is not None:
+            raise ValueError(f"head must be None for Grad-CAM, which needs none, got {self.head!r}")
+
+
+class FoundLayers(NamedTuple):
+    """``layer`` and ``head`` by name (no head: Grad-CAM), and the function that stands between the layer and the pooling."""
+
+    layer: str
+    head: str | None
+    activation: str = "none"
+
+
+class CamPass(NamedTuple):
+    """What one pass over a batch tells: ``logits [B, C]``, and the maps ``raw(classes) [B, h, w]`` of a class ``[B]`` each."""
+
+    logits: Tensor
+    raw: Callable[[Tensor], Tensor]
+
+
+def class_activation_maps(
+    network: nn.Module,
+    x: Tensor,
+    classes: Tensor | None = None,
+    *,
+    cam: CamLayers | None = None,
+    box_sum: bool = False,
+    upsample: Upsampling = "bilinear",
+    output: Output | None = None,
+) -> Tensor:
+    """``[B, H, W]`` in 0 … 1 for ``x [B, C, H, W]``: the maps of ``classes [B]``, by default of the predicted ones.
+
+    ``box_sum`` and ``upsample`` as in :func:`heat_maps`; ``cam`` as in :func:`found_layers`. The network is left as it was.
+    """
+    found = found_layers(network, x, cam, output=output)
+    seen = cam_pass(network, x, found, output=output)
+    wanted = seen.logits.argmax(1) if classes is None else classes
+    return heat_maps(seen.raw(wanted), (x.shape[2], x.shape[3]), box_sum=box_sum, upsample=upsample)
+
+
+def heat_maps(raw: Tensor, size: tuple[int, int], *, box_sum: bool = False, upsample: Upsampling = "bilinear") -> Tensor:
+    """``[B, *size]`` in 0 … 1, float32 on the CPU: ``raw [B, h, w]`` made larger, then stretched so that each map has 0 and 1.
+
+    ``box_sum`` first adds up every 3 × 3 places (zeros outside), as the reference script does; that script's ``upsample`` is
+    ``"bicubic"``. A constant map becomes 0 everywhere.
+    """
+    raw = raw.detach().float().cpu()
+    bad = (~raw.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
+    if bad:
+        raise ValueError(f"maps must be finite, got NaN or infinity in image {', '.join(map(str, bad[:5]))} of the batch")
+    low, high = raw.amin((1, 2), keepdim=True), raw.amax((1, 2), keepdim=True)
+    # Looked for here: what interpolation makes of a constant is not quite constant.
+    flat = high - low <= FLAT * torch.maximum(low.abs(), high.abs())
+    maps = raw.unsqueeze(1)
+    if box_sum:
+        maps = functional.avg_pool2d(maps, 3, 1, padding=1, divisor_override=1)
+    maps = functional.interpolate(maps, size=size, mode=upsample, align_corners=False).squeeze(1)
+    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    return torch.where(flat | (low == high), 0.0, (maps - low) / (high - low))
+
+
+def cam_pass(network: nn.Module, x: Tensor, found: FoundLayers, *, output: Output | None = None) -> CamPass:
+    """Logits and maps of a batch, in evaluation mode. The network keeps its modes, gradients and buffers."""
+    core, _ = unwrapped(network)
+    if found.head is None:
+        return _gradient_pass(core, x, found.layer, output)
+    kept: dict[str, Tensor] = {}
+    head = named_layer(core, found.head)
+    with evaluation_mode(core), torch.no_grad(), _hooked(core, {found.layer: partial(_keep, kept, found.layer)}):
+        logits = logits_of(core(x), output)
+        features = ACTIVATIONS[found.activation](_feature_map(kept, found.layer))
+    assert isinstance(head, nn.Linear)
+    weight = head.weight.detach()
+
+    def raw(classes: Tensor) -> Tensor:
+        return torch.einsum("bkhw,bk->bhw", features, weight[_checked(classes, logits)])
+
+    return CamPass(logits, raw)
+
+
+def found_layers(network: nn.Module, x: Tensor, cam: CamLayers | None = None, *, output: Output | None = None) -> FoundLayers:
+    """The layers maps come from. What ``cam`` names is taken as it is if the shapes fit; the rest is found by running ``x``.
+
+    The head is the last linear layer that puts out logits. The feature map is the last and largest one whose mean over
+    the places (perhaps after ReLU or another plain function) is what goes into the head.
+    """
+    cam = CamLayers() if cam is None else cam
+    core, _ = unwrapped(network)
+    if x.ndim != 4 or len(x) == 0:
+        raise ValueError(f"x must be images [B, C, H, W], B ≥ 1, got {list(x.shape)}")
+    if cam.gradient:
+        assert cam.layer is not None
+        named_layer(core, cam.layer)
+        return FoundLayers(cam.layer, None)
+    trace = _Trace(core, x[:PROBE], output)
+    head = _found_head(core, trace, cam.head)
+    pooled = trace.pooled[head]
+    if cam.layer is not None:
+        named_layer(core, cam.layer)
+        features = _feature_map(trace.maps, cam.layer)
+        if features.shape[1] != pooled.shape[1]:
+            raise ValueError(
+                f"layer {cam.layer!r} must put out as many channels as head {head!r} takes, got {features.shape[1]} for "
+                f"{pooled.shape[1]}"
+            )
+        return FoundLayers(cam.layer, head, _activation(features, pooled) or "none")
+    fitting = {name: _activation(features, pooled) for name, features in trace.maps.items()}
+    names = [name for name, activation in fitting.items() if activation is not None]
+    if names:
+        # The output of the pooling fits as well, with one place; of equal ones the outermost layer comes last.
+        name = max(reversed(names), key=lambda name: trace.maps[name][0, 0].numel())
+        return FoundLayers(name, head, fitting[name] or "none")
+    raise ValueError(
+        f"no feature map was found whose mean over all places goes into head {head!r}: name one with CamLayers(layer=…, head=…), "
+        "or use Grad-CAM at a layer with CamLayers(layer=…, gradient=True)"
+    )
+
+
+class _Trace:
+    """Of one pass: the last feature map of every layer, in the order they came, and input and name of all linear layers."""
+
+    def __init__(self, core: nn.Module, x: Tensor, output: Output | None) -> None:
+        self.maps: dict[str, Tensor] = {}
+        self.pooled: dict[str, Tensor] = {}
+        names = [name for name, _ in core.named_modules() if name]
+        with evaluation_mode(core), torch.no_grad(), _hooked(core, {name: partial(self._note, name) for name in names}):
+            self.logits = logits_of(core(x), output)
+        if not bool(self.logits.isfinite().all()):
+            raise ValueError("the network must give finite logits, got NaN or infinity")
+
+    def _note(self, name: str, module: nn.Module, given: Any, result: Any) -> None:
+        if isinstance(module, nn.Linear) and isinstance(result, Tensor) and result.ndim == 2:
+            self.pooled.pop(name, None)
+            self.pooled[name] = given[0].detach()
+        elif isinstance(result, Tensor) and result.ndim == 4:
+            self.maps.pop(name, None)  # so that a layer that runs again is put last
+            self.maps[name] = result.detach()
+
+
+def _found_head(core: nn.Module, trace: _Trace, head: str | None) -> str:
+    wanted = trace.logits.shape[1]
+    if head is not None:
+        if not isinstance(named_layer(core, head), nn.Linear) or head not in trace.pooled:
+            raise ValueError(f"head must be an nn.Linear that gets [B, features], {head!r} is not")
+        return head
+    for name in reversed(trace.pooled):
+        layer = named_layer(core, name)
+        if isinstance(layer, nn.Linear) and layer.out_features == wanted:
+            return name
+    raise ValueError(
+        f"no linear layer with {wanted} outputs ran on [B, features], so there is no class activation map: "
+        "use Grad-CAM at a layer with CamLayers(layer=…, gradient=True)"
+    )
+
+
+def _activation(features: Tensor, pooled: Tensor) -> str | None:
+    """The function after which the mean of ``features`` over the places is ``pooled``, or None."""
+    if features.shape[:2] != pooled.shape:
+        return None
+    size = float(pooled.abs().max())
+    for name, function in ACTIVATIONS.items():
+        if torch.allclose(function(features).mean((2, 3)), pooled, rtol=1e-4, atol=1e-5 * size):
+            return name
+    return None
+
+
+def _gradient_pass(core: nn.Module, x: Tensor, layer: str, output: Output | None) -> CamPass:
+    kept: dict[str, Tensor] = {}
+
+    def cut(_: nn.Module, __: Any, result: Any) -> Tensor:
+        # The graph begins here: nothing before this layer is recorded, and no parameter gets a gradient.
+        torch.set_grad_enabled(True)
+        kept[layer] = _feature_map({layer: result}, layer).detach().clone().requires_grad_()
+        return kept[layer].clone()  # what follows may work in place
+
+    with torch.inference_mode(False), evaluation_mode(core), torch.no_grad(), _hooked(core, {layer: cut}):
+        logits = logits_of(core(x), output)
+    features = _feature_map(kept, layer)
+
+    def raw(classes: Tensor) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            chosen = logits.gather(1, _checked(classes, logits).clone()[:, None]).sum()
+        (gradient,) = torch.autograd.grad(chosen, features, retain_graph=True)
+        return functional.relu((gradient.mean((2, 3), keepdim=True) * features.detach()).sum(1))
+
+    return CamPass(logits.detach(), raw)
+
+
+def _feature_map(kept: dict[str, Tensor], layer: str) -> Tensor:
+    found = kept.get(layer)
+    if found is None:
+        raise ValueError(f"layer {layer!r} must run in a forward pass and put out a feature map [B, C, h, w], it did not")
+    if not isinstance(found, Tensor) or found.ndim != 4:
+        got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"layer {layer!r} must put out a feature map [B, C, h, w], got {got}")
+    return found
+
+
+def _checked(classes: Tensor, logits: Tensor) -> Tensor:
+    if classes.shape != logits.shape[:1] or not 0 <= int(classes.min()) <= int(classes.max()) < logits.shape[1]:
+        raise ValueError(
+            f"classes must be one of 0 … {logits.shape[1] - 1} for each of {len(logits)} images, got shape {list(classes.shape)}"
+            f" with {int(classes.min())} … {int(classes.max())}"
+        )
+    return classes.to(logits.device)
+
+
+def _keep(kept: dict[str, Tensor], name: str, _: nn.Module, __: Any, result: Any) -> None:
+    kept[name] = result
+
+
+@contextmanager
+def _hooked(core: nn.Module, hooks: dict[str, Hook]) -> Iterator[None]:
+    handles = [named_layer(core, name).register_forward_hook(hook) for name, hook in hooks.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
