@@ -1,5 +1,6 @@
 """Trainings that are killed or stopped, in real processes: they go on and end with the same bits."""
 
+import importlib.util
 import random
 import shutil
 import signal
@@ -132,9 +133,10 @@ def test_killed_while_it_takes_up_its_work_it_goes_on_to_the_same_bits(server, o
         ["on_file", "os.rename", "/settings.json$", "die"],
         ["on_file", "os.rename", "/epochs.csv$", "die"],
         ["on_file", "os.rename", "/steps.csv$", "die"],
-        ["on_file", "open", r"/events\.out", "die"],
     ]
-    assert [server.train(out, CUTMIX, fault=fault).code for fault in faults] == [CUT, KILLED, KILLED, KILLED, KILLED]
+    if any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
+        faults.append(["on_file", "open", r"/events\.out", "die"])
+    assert [server.train(out, CUTMIX, fault=fault).code for fault in faults] == [CUT, *[KILLED] * (len(faults) - 1)]
     assert server.train(out, CUTMIX).code == DONE
     assert kept(out) == whole(CUTMIX).kept
 
