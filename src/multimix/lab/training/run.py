@@ -96,6 +96,16 @@ def planned(
         name = arm_name(method)
         arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
     changes = changes or {}
+    _check_changes(recipe, scale, changes)
+    of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
+    general = {path: words for path, words in changes.items() if path not in of_method}
+    start = overridden(recipe.settings(scale), general)
+    chosen = {(arm, k): overridden(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
+    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
+
+
+def _check_changes(recipe: Recipe, scale: Scale, changes: Mapping[str, str]) -> None:
+    """Raise one sentence for a field that is set elsewhere, so that a change of it would come to nothing."""
     hidden = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
     for path in changes:
         if recipe.settings(scale).phases and path in hidden:
@@ -104,11 +114,6 @@ def planned(
             )
     if "method.k" in changes:
         raise ValueError("method.k is set by k (--k), which results are kept by")
-    of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
-    general = {path: words for path, words in changes.items() if path not in of_method}
-    start = overridden(recipe.settings(scale), general)
-    chosen = {(arm, k): overridden(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
-    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
 
 
 def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note = print) -> list[Outcome | None]:
