@@ -1,14 +1,11 @@
 """Pictures drawn by hand as files with boxes, and a network whose activation maps are the pictures themselves."""
 
-import os
-
 import numpy
-import pytest
 import torch
 from PIL import Image
 from torch import nn
 
-from multimix.lab.data import DATASETS, Files, read
+from multimix.lab.data import Files
 from multimix.lab.data.picture import read_picture
 
 CLASSES = ("red", "green", "blue")
@@ -50,13 +47,3 @@ def written(folder, pictures, labels, boxes=None, reader=read_picture):
 
 def noise(height, width, seed=0):
     return numpy.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=numpy.uint8)
-
-
-def real_cub():
-    """The birds that are there; skips where they are not."""
-    folder = os.environ.get("MULTIMIX_DATA")
-    if not folder:
-        pytest.skip("MULTIMIX_DATA is not set: no real data to read")
-    if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS["cub200"].folders):
-        pytest.skip(f"{folder} has no cub200")
-    return read("cub200", folder)

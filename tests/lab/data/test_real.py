@@ -1,25 +1,11 @@
 """The real data, or the parts of it that are there: set MULTIMIX_DATA to their folder."""
 
-import os
-
 import pytest
 import torch
 
-from multimix.lab.data import DATASETS, Augment, CenterCrop, Loader, Normalise, RandomResizedCrop, Resize, read
+from multimix.lab.data import DATASETS, Augment, CenterCrop, Loader, Normalise, RandomResizedCrop, Resize
 from multimix.lab.data.check import checked
-
-
-def real_folder(name):
-    folder = os.environ.get("MULTIMIX_DATA")
-    if not folder:
-        pytest.skip("MULTIMIX_DATA is not set: no real data to read")
-    if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS[name].folders):
-        pytest.skip(f"{folder} has no {name}")
-    return folder
-
-
-def real(name, **options):
-    return read(name, real_folder(name), **options)
+from real_data import real, real_folder
 
 
 def test_cifar100_has_its_mean_and_deviation():

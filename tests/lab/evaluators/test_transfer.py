@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from drawn import drawing, noise, real_cub, written
+from drawn import drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
 from multimix.lab.evaluators.cam import CamLayers
 from multimix.lab.evaluators.localization import PAPER_TEXT, REFERENCE, localization
 from multimix.lab.evaluators.transfer import TRANSFER_RULES, last_block, put_new_head, transfer
 from multimix.lab.nets import network
 from pretrained import as_it_was_trained, pretrained
+from real_data import real
 
 VIEW = Augment([Resize((24, 24)), Normalise((0.3,) * 3, (0.3,) * 3)])
 TRAIN = Augment([Resize((24, 24)), Flip(), Normalise((0.3,) * 3, (0.3,) * 3)])
@@ -258,7 +259,7 @@ def test_one_bar_counts_training_and_measuring(splits):
 
 
 def test_a_pretrained_network_learns_real_birds():
-    splits = real_cub()
+    splits = real("cub200")
     train = splits.train.take(torch.arange(0, len(splits.train), 12))
     test = splits.test.take(torch.arange(0, len(splits.test), 40))
     view = Augment([Resize(128), CenterCrop(112), as_it_was_trained().steps[-1]])

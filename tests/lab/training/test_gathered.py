@@ -98,7 +98,7 @@ def test_settings_that_are_not_the_recipes_are_noted_once_for_all_lines():
     rows = [result_row(RECIPE, arm, k, general={"epochs": 7}) for arm, k in (("none", 1), ("mixup", 5))]
     found = gathered(RECIPE, "paper", rows)
     assert [line.differs for line in found.lines if line.runs] == [(), ()]
-    assert found.notes == ("not with the recipe's settings: none, mixup K = 5 (epochs = 7, not 3)",)
+    assert found.notes == ("† not with the recipe's settings: none, mixup K = 5 (epochs = 7, not 3)",)
 
 
 def test_how_a_machine_did_it_is_no_difference():

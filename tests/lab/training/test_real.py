@@ -1,23 +1,12 @@
 """The real data, where they are: set MULTIMIX_DATA to their folder."""
 
-import os
-
 import pytest
 
-from multimix.lab.data import DATASETS
 from multimix.lab.recipes import recipe
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.rows import read_rows
 from multimix.lab.training.run import planned, train
-
-
-def real_folder(name):
-    folder = os.environ.get("MULTIMIX_DATA")
-    if not folder:
-        pytest.skip("MULTIMIX_DATA is not set: no real data to train on")
-    if not any(os.path.isdir(os.path.join(folder, official)) for official in DATASETS[name].folders):
-        pytest.skip(f"{folder} has no {name}")
-    return folder
+from real_data import real_folder
 
 
 @pytest.mark.parametrize("arm", arm_names())

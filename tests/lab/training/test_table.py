@@ -218,3 +218,11 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path):
     (tmp_path / "made_up").write_text("")
     with pytest.raises(ValueError, match="out must be a folder, .*made_up' is a file"):
         written(RECIPE, "paper", [], tmp_path)
+
+
+def test_a_line_that_was_not_trained_with_the_recipes_settings_is_marked_and_the_mark_explained():
+    rows = [result_row(RECIPE, "none", 1, general={"epochs": 7}), result_row(RECIPE, "mixup", 1)]
+    text = recipe_markdown(RECIPE, "paper", rows)
+    assert "| none † |" in text
+    assert "| mixup |" in text
+    assert "- † not with the recipe's settings: none (epochs = 7, not 3)" in text

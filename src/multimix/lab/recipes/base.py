@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..training.settings import Settings
+from ..training.settings import Running, Settings
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = ("paper", "small", "smoke")
+# Networks this small are slower on two threads, many times so on a busy machine; two runs at once use two cores better.
+REDUCED = Running(threads=1)
 
 
 @dataclass(frozen=True)

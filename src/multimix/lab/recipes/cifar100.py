@@ -24,7 +24,7 @@ from typing import Any
 from ...methods import NoMix
 from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
-from .base import Scale
+from .base import REDUCED, Scale
 
 # Co-mixup is in the paper's tables too, but not yet a registered method: no recipe has its row.
 
@@ -60,7 +60,7 @@ def settings(network: str, scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy")
+    reduced = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy", running=REDUCED)
     if scale == "small":
         epochs = SMALL_EPOCHS[network]
         return replace(

@@ -22,7 +22,7 @@ from typing import Any
 from ...methods import NoMix
 from ..training.schedule import Knots
 from ..training.settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
-from .base import Recipe, Row, Scale
+from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 100, 20, 3
@@ -56,6 +56,7 @@ def settings(scale: Scale) -> Settings:
             schedule=smaller.squeezed(SMALL_EPOCHS / EPOCHS),
             epochs=SMALL_EPOCHS,
             mixed_precision="no",
+            running=replace(REDUCED, workers=2),
         )
     phases = (Phase(0, 64, 32, 0.08, 40), Phase(1, 28, 48, 0.087, 64), Phase(2, 28, 48, 0.087, 64, clean_weight=0.0))
     return replace(
@@ -65,6 +66,7 @@ def settings(scale: Scale) -> Settings:
         schedule=smaller.squeezed(SMOKE_EPOCHS / EPOCHS),
         epochs=SMOKE_EPOCHS,
         mixed_precision="no",
+        running=replace(REDUCED, workers=2),
         evaluate_every=SMOKE_EPOCHS,
     )
 

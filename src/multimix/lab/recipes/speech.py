@@ -21,7 +21,7 @@ from typing import Any
 from ...methods import NoMix
 from ..training.schedule import Milestones
 from ..training.settings import Data, Network, Settings
-from .base import Recipe, Row, Scale
+from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
@@ -50,7 +50,7 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("vgg11_small"))
+    reduced = replace(paper, network=Network("vgg11_small"), running=REDUCED)
     if scale == "small":
         return replace(
             reduced,

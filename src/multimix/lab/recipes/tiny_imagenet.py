@@ -22,7 +22,7 @@ from typing import Any
 from ...methods import NoMix
 from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
-from .base import Recipe, Row, Scale
+from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
@@ -54,7 +54,7 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("preact_resnet18_small", STEM), loss="cross_entropy")
+    reduced = replace(paper, network=Network("preact_resnet18_small", STEM), loss="cross_entropy", running=REDUCED)
     if scale == "small":
         return replace(
             reduced,

@@ -1,5 +1,6 @@
 """`multimix train`: the settings shown, the runs trained, tables and figures made of the rows."""
 
+import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from ...checks import nearest
 from ...generator import rank
+from .. import training_commands
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
 from ..rows import read_rows
@@ -17,7 +19,7 @@ from .run import RESULTS, Run, planned, train, unfinished
 from .settings import Settings, described
 from .table import recipe_table, written
 
-OPTIONS = ("method", "k", "seeds", "scale", "data", "out", "skip_bad", "show", "rebuild", "set")
+OPTIONS = tuple(name.rstrip("_") for name in inspect.signature(training_commands.train).parameters)
 
 
 def run(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
@@ -107,6 +108,9 @@ def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curv
             axes.vlines(at, low, high, color=look["color"], alpha=0.4, lw=3, zorder=2)
     if curves.log:
         axes.set_yscale("log")
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which(LogFormatter(minor_thresholds=(2, 0.4)))  # 3.5, not 3.5 × 10⁰
+        axes.grid(axis="y", which="both", color=LINE)
     if len(epochs) <= FEW:
         axes.set_xticks(epochs)
     if len(epochs) == 1:

@@ -31,6 +31,7 @@ HEADS: Mapping[str, str] = {
     "seconds_per_epoch": "s/epoch",
 }
 ERRORS = ("last", "median", "best", "selected")
+CHANGED = "†"  # beside an arm that was not trained with the recipe's settings
 
 Record = TypeVar("Record")
 
@@ -66,6 +67,11 @@ class Line:
     def label(self) -> str:
         """The arm, with K where it means something."""
         return f"{self.arm} K = {self.k}" if counts_k(self.arm) or self.k != 1 else self.arm
+
+    @property
+    def marked(self) -> bool:
+        """Whether it must be said that these are not the recipe's settings, and ``differs`` does not say it already."""
+        return bool(self.changed) and self.changed != self.differs
 
     @property
     def seeds(self) -> list[int]:
@@ -241,10 +247,10 @@ def _changes(lines: Sequence[Line]) -> Iterator[str]:
     """Where settings are not the recipe's, unless the line says so by itself."""
     labels: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
-        if line.changed and line.changed != line.differs:
+        if line.marked:
             labels.setdefault(line.changed, []).append(line.label)
     for changed, found in labels.items():
-        yield f"not with the recipe's settings: {', '.join(dict.fromkeys(found))} ({named(changed)})"
+        yield f"{CHANGED} not with the recipe's settings: {', '.join(dict.fromkeys(found))} ({named(changed)})"
 
 
 def _circumstances(lines: Sequence[Line]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
-from ..nets import network as named_network
 from .checkpoint import checkpoints, read_checkpoint, unflattened
 from .settings import Augmentation, Data, Network
 
@@ -40,9 +39,8 @@ def loaded(folder: str | Path, which: Which = "last") -> Loaded:
     if not found or not found[-1].exists():
         raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
     checkpoint = read_checkpoint(found[-1])
-    chosen = _rebuilt(Network, given, "network")
-    channels = {} if ":" in chosen.name else {"in_channels": said["channels"]}
-    network = named_network(chosen.name, len(classes), **channels, **chosen.given())
+    chosen: Network = _rebuilt(Network, given, "network")
+    network = chosen.built(len(classes), said["channels"])
     network.load_state_dict(unflattened(checkpoint, "network"))
     data, augment = _rebuilt(Data, given, "data"), _rebuilt(Augmentation, given, "augment")
     return Loaded(network.eval(), classes, data, augment, {**about, "checkpoint": found[-1].name})

@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 from ...hooks import MixPoints
 from ..data import Files, Loader, Split, Splits
 from ..data.picture import read_picture
-from ..nets import network as named_network
 from ..nets import parameter_groups
 from ..results import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
@@ -79,14 +78,9 @@ class Training:
         self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)
         self.at = Position()
         seed_everything(START, seed)
-        self.network = named_network(
-            settings.network.name, len(self.train.classes), in_channels=self._channels(), **settings.network.given()
-        )
+        self.network = settings.network.built(len(self.train.classes), self.data.size[0])
+        self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
         self._prepare()
-
-    def _channels(self) -> int | None:
-        # A network from an import path may not take the number of channels.
-        return None if ":" in self.settings.network.name else self.data.size[0]
 
     def _prepare(self) -> None:
         settings = self.settings
@@ -249,7 +243,7 @@ class Training:
     def state(self) -> Checkpoint:
         """Everything needed to go on from here; it is only whole between two updates."""
         at = asdict(self.at)
-        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self._samples(), "at": at}
+        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self.samples, "at": at}
         parts = [
             flattened(self.network.state_dict(), "network"),
             flattened(self.optimizer.state_dict(), "optimizer"),
@@ -259,16 +253,12 @@ class Training:
             parts.append(flattened(self.accelerator.scaler.state_dict(), "scaler"))
         return joined(*parts)
 
-    def _samples(self) -> str:
-        """A word for the training samples: their number and classes, in their order."""
-        return digest(self.train.labels.tolist())
-
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a state of this very training."""
         expected = (self.seed, self.settings.digest())
         if (checkpoint.values.get("seed"), checkpoint.values.get("settings")) != expected:
             raise ValueError("the checkpoint belongs to another training; give the run a folder of its own")
-        if checkpoint.values["samples"] != self._samples():
+        if checkpoint.values["samples"] != self.samples:
             raise ValueError("the run was begun with other samples than are in the data folder now; give it a folder of its own")
         self.network.load_state_dict(unflattened(checkpoint, "network"))
         self.optimizer.load_state_dict(unflattened(checkpoint, "optimizer"))

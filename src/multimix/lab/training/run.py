@@ -180,7 +180,7 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
     with locked(folder):
         _clear(folder)
         try:
-            write_atomically(folder / SETTINGS, settings_text(run, training))
+            write_atomically(folder / SETTINGS, _settings_text(run, training))
         except OSError as error:
             raise OSError(f"cannot write {str(folder / SETTINGS)!r}: {error.strerror}") from error
         newest = _same(accelerator, latest_checkpoint(folder, note))
@@ -274,7 +274,7 @@ def _read_once(name: str, folder: Path, options: tuple[tuple[str, Any], ...]) ->
     return read(name, folder, **dict(options))
 
 
-def settings_text(run: Run, training: Training) -> bytes:
+def _settings_text(run: Run, training: Training) -> bytes:
     """What the folder of a run says about it: enough to make its network again."""
     known = {"classes": training.train.classes, "channels": training.data.size[0], "settings": described(run.settings)}
     return (json.dumps({**run.key(), **known}, indent=1, ensure_ascii=False) + "\n").encode()

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
+from torch import nn
+
 from ... import loss as losses
 from ...checks import check_share
 from ...forward import Loss
 from ...methods import Method
 from ..data import Augment, CenterCrop, DataSet, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from ..data.augment import Step
+from ..nets import network
 from ..results import digest
 from .schedule import Schedule
 
@@ -85,6 +88,11 @@ class Network:
 
     name: str
     options: tuple[str, ...] = ()
+
+    def built(self, num_classes: int, in_channels: int) -> nn.Module:
+        """The network; one from an import path is not told the number of channels, which it may not take."""
+        channels = None if ":" in self.name else in_channels
+        return network(self.name, num_classes, in_channels=channels, **self.given())
 
     def given(self) -> dict[str, Any]:
         """The options by name; values are read as Python writes them, words without quotes too."""

@@ -15,7 +15,7 @@ from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..results import make_folder, write_atomically
 from ..statistics import Paired, Summary
-from .gathered import ERRORS, HEADS, WORDS, Gathered, Line, Rows, gathered, named
+from .gathered import CHANGED, ERRORS, HEADS, WORDS, Gathered, Line, Rows, gathered, named
 from .history import LAST
 
 NOTHING, NOT_RUN = "–", "not run"
@@ -95,7 +95,8 @@ def _sheet(recipe: Recipe, scale: Scale, found: Gathered) -> _Sheet:
     against = [found.with_none(line, recipe.reported(scale)) for line in lines]
     marks = _marks(lines)
     # Each column: its head, and its cell of every line.
-    columns = [("arm", [(f"{line.arm} {marks.get(line.differs, '')}".rstrip(), "") for line in lines])]
+    arms = [" ".join(filter(None, (line.arm, marks.get(line.differs), CHANGED if line.marked else ""))) for line in lines]
+    columns = [("arm", [(arm, "") for arm in arms])]
     columns.append(("K", [(str(line.k) if counts_k(line.arm) or line.k != 1 else NOTHING, "") for line in lines]))
     columns.append(("n", [(str(len(line.seeds)), "") for line in lines]))
     for field in _fields(recipe, scale):
