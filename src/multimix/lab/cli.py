@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 from .. import __version__
 from ..generator import rank
+from .evaluation_commands import evaluate, transfer
+from .result_commands import report, sweep, table
 from .study_commands import demo, digits, look, variance
 from .training_commands import data, list_, train
 
@@ -24,6 +26,10 @@ Try it:
   multimix list                              recipes, methods, networks, data sets
   multimix data check FOLDER                 what is in a folder of data sets
   multimix train RECIPE --scale smoke        train what a table or figure of the paper compares
+  multimix sweep RECIPE --scale smoke        methods × K × seeds, compared at equal steps, samples or compute
+  multimix evaluate RUN --on calibration     what trained networks are worth
+  multimix table 2                           a table of the paper beside ours
+  multimix report multimix-runs              one page of everything
   multimix look --help                       all options of a command
   multimix --version
 """
@@ -33,9 +39,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "data": data,
     "demo": demo,
     "digits": digits,
+    "evaluate": evaluate,
     "list": list_,
     "look": look,
+    "report": report,
+    "sweep": sweep,
+    "table": table,
     "train": train,
+    "transfer": transfer,
     "variance": variance,
 }
 
@@ -63,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def with_changes(arguments: Sequence[str]) -> list[str]:
-    """``train … --field value`` as ``train … --set field=value``, for every field that is not an option of the command.
+    """``train … --field value`` as ``train … --set field=value``, for every field that is not an option; for sweep as well.
 
     >>> with_changes(["train", "speech", "--schedule.at", "4", "8", "--k", "5"])
     ['train', 'speech', '--k', '5', '--set', 'schedule.at=4,8']
     """
-    if not arguments or arguments[0] != "train":
+    if not arguments or arguments[0] not in ("train", "sweep"):
         return list(arguments)
-    own = {name for name in inspect.signature(train).parameters if name != "set_"} | {"help"}
+    own = {name for name in inspect.signature(COMMANDS[arguments[0]]).parameters if name != "set_"} | {"help"}
     groups: list[list[str]] = []
     for argument in arguments:
         if argument.startswith("--") or not groups:

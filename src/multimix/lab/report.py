@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ STYLE = """
   h2 { margin: 32px 0 8px; font-size: 1.2rem; }
   p { margin: 8px 0; max-width: 74ch; }
   .lead { color: var(--soft); }
+  nav { display: flex; flex-wrap: wrap; gap: 6px 16px; margin: 14px 0; font-size: .92rem; }
+  a { color: var(--mark); }
   .finding { border-left: 4px solid var(--mark); padding: 4px 14px; background: var(--sheet); }
   .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; margin: 12px 0; }
   table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
@@ -35,6 +38,7 @@ STYLE = """
   tr:last-child td { border-bottom: 0; }
   th { color: var(--soft); font-weight: 600; }
   .below { color: var(--soft); font-size: .88rem; margin: -6px 2px 12px; }
+  .notes { color: var(--soft); font-size: .88rem; margin: 0 0 12px; padding-left: 20px; max-width: 100ch; }
   figure { margin: 12px 0; }
   figure img { width: 100%; height: auto; display: block; background: #fff; border: 1px solid var(--line); border-radius: 10px; }
   figcaption { color: var(--soft); font-size: .9rem; padding: 6px 2px; max-width: 74ch; }
@@ -47,8 +51,10 @@ STYLE = """
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def document(title: str, lead: str, parts: Sequence[str]) -> str:
-    """A complete page; ``parts`` are HTML, made by the functions below."""
+def document(title: str, lead: str, parts: Sequence[str], *, contents: bool = False) -> str:
+    """A complete page; ``parts`` are HTML, made by the functions below. ``contents`` puts a list of its sections first."""
+    if contents:
+        parts = [_contents(parts), *parts]
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -61,14 +67,20 @@ def document(title: str, lead: str, parts: Sequence[str]) -> str:
 
 
 def heading(words: str) -> str:
-    """A section's title."""
-    return f"<h2>{html.escape(words)}</h2>"
+    """A section's title, which links can lead to."""
+    return f'<h2 id="{_anchor(words)}">{html.escape(words)}</h2>'
 
 
 def paragraph(words: str, *, finding: bool = False) -> str:
     """Plain text; a finding is set off from the rest."""
     kind = ' class="finding"' if finding else ""
     return f"<p{kind}>{html.escape(words)}</p>"
+
+
+def notes(sentences: Sequence[str]) -> str:
+    """What to know about a table, in small print; nothing without sentences."""
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def preformatted(words: str) -> str:
@@ -90,6 +102,17 @@ def picture(png: bytes, alt: str, caption: str = "") -> str:
     data = base64.b64encode(png).decode()
     below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(alt)}">{below}</figure>'
+
+
+def _anchor(words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def _contents(parts: Sequence[str]) -> str:
+    """Links to all sections."""
+    found = [re.fullmatch(r'<h2 id="([^"]*)">(.*)</h2>', part) for part in parts]
+    links = "".join(f'<a href="#{match[1]}">{match[2]}</a>' for match in found if match)
+    return f'<nav aria-label="Sections">{links}</nav>'
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:

@@ -99,8 +99,7 @@ def train(
     """
     from .training.command import run
 
-    folder = data or Path(os.environ.get(DATA_VARIABLE) or "data")
-    changes = dict(_change(words) for words in set_)
+    changes = dict(change(words) for words in set_)
     if skip_bad:
         changes["data.skip_bad"] = "true"
     run(
@@ -109,7 +108,7 @@ def train(
         k=k,
         seeds=seeds,
         scale=scale,
-        data=folder,
+        data=data_folder(data),
         out=out,
         changes=changes,
         only_show=show,
@@ -138,7 +137,13 @@ def list_(
         Console().print(part)
 
 
-def _change(words: str) -> tuple[str, str]:
+def data_folder(given: Path | None) -> Path:
+    """Where the data sets are: what was given, or the environment says, or the folder ``data``."""
+    return given or Path(os.environ.get(DATA_VARIABLE) or "data")
+
+
+def change(words: str) -> tuple[str, str]:
+    """A field and its new value from FIELD=VALUE."""
     field, equals, value = words.partition("=")
     if not equals:
         raise ValueError(f"--set takes FIELD=VALUE, got {words!r}")

@@ -4,6 +4,7 @@ import torch
 from PIL import Image
 
 from multimix.lab.data.base import BadFile
+from multimix.lab.data.bulk import without_bad
 from multimix.lab.data.tiny_imagenet import read_tiny_imagenet, tiny_imagenet_files
 
 
@@ -61,3 +62,36 @@ def test_missing_and_wrong_lists_are_named(tmp_path, write):
     (base / "train" / "n99").mkdir()
     with pytest.raises(BadFile, match="n99 must be the folder of a class, there is no class 'n99' in the other lists"):
         read_tiny_imagenet(base)
+
+
+def test_validation_boxes_have_both_corners_inside(tmp_path, write):
+    base = write.tiny(tmp_path)
+    rows = ("0\t32\t44\t62", "5\t7\t5\t7", "0\t0\t63\t63")
+    (base / "val/val_annotations.txt").write_text("".join(f"val_{i}.JPEG\tn02\t{row}\n" for i, row in enumerate(rows)))
+    files = tiny_imagenet_files(base)
+    assert files.train.boxes is None
+    assert all(box.dtype == torch.float32 for box in files.validation.boxes)
+    assert torch.stack(files.validation.boxes).tolist() == [[[0, 32, 45, 31]], [[5, 7, 1, 1]], [[0, 0, 64, 64]]]
+    (base / "val/images/val_0.JPEG").unlink()
+    assert torch.cat(without_bad(files.validation).boxes).tolist() == [[5, 7, 1, 1], [0, 0, 64, 64]]
+
+
+def test_boxes_may_be_missing(tmp_path, write):
+    base = write.tiny(tmp_path)
+    annotations = base / "val/val_annotations.txt"
+    annotations.write_text("val_0.JPEG\tn02\nval_1.JPEG\tn10\n")
+    assert tiny_imagenet_files(base).validation.boxes is None
+    assert read_tiny_imagenet(base).validation.labels.tolist() == [1, 2]
+    annotations.write_text("val_0.JPEG\tn02\nval_1.JPEG\tn10\t9\t9\t3\t9\nval_2.JPEG\tn01\t1\t2\t3\t4\r\n")
+    boxes = tiny_imagenet_files(base).validation.boxes
+    assert [list(box.shape) for box in boxes] == [[0, 4], [0, 4], [1, 4]]
+    assert boxes[2].tolist() == [[1, 2, 3, 3]]
+
+
+@pytest.mark.parametrize("row", ["1\t2\t3", "1\t2\t3\tx", "1\t2\t3\tnan", "1\t2\t3\t4\t5\t6\t7\t8"])
+def test_boxes_that_are_none_are_named(tmp_path, write, row):
+    base = write.tiny(tmp_path)
+    (base / "val/val_annotations.txt").write_text(f"val_0.JPEG\tn02\nval_1.JPEG\tn10\t{row}\n")
+    words = f"a class and the four corners of a box, in every line, line 2 gives '{' '.join(row.split())}'"
+    with pytest.raises(BadFile, match=words):
+        tiny_imagenet_files(base)

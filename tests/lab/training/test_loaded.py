@@ -22,7 +22,8 @@ def finished(tmp_path_factory):
     return out / run.folder, row
 
 
-def error(network, data, augment):
+def error(found):
+    network, data, augment = found.network, found.settings.data, found.settings.augment
     split = splits()[data.report].subset(data.report_per_class, data.subset_seed)
     pixels, labels = split.batch(torch.arange(len(split)))
     steps = augment.evaluation(data.entry())
@@ -35,8 +36,8 @@ def test_the_last_and_the_best_weights(finished):
     folder, row = finished
     last, best = loaded(folder), loaded(folder, "best")
     assert weights_digest(last.network) == row["weights"]
-    assert error(last.network, last.data, last.augment) == pytest.approx(row["outcome"]["last"])
-    assert error(best.network, best.data, best.augment) == pytest.approx(row["outcome"]["best"])
+    assert error(last) == pytest.approx(row["outcome"]["last"])
+    assert error(best) == pytest.approx(row["outcome"]["best"])
     assert not last.network.training
     assert last.network.stage1[0].out_channels == 6, "the options of the network, too"
     assert last.classes == tuple(map(str, range(10)))

@@ -236,4 +236,4 @@ def test_a_step_costs_little():
     ],
 )
 def test_time_in_words(seconds, words):
-    assert module._spoken(seconds) == words
+    assert module.spoken(seconds) == words

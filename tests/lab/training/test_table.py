@@ -9,7 +9,7 @@ from scipy import stats
 
 from multimix.lab.recipes.base import Row
 from multimix.lab.rows import append_row, read_rows
-from multimix.lab.training.table import recipe_csv, recipe_markdown, recipe_table, written
+from multimix.lab.training.table import recipe_csv, recipe_markdown, recipe_sheet, recipe_table, written
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
@@ -226,3 +226,75 @@ def test_a_line_that_was_not_trained_with_the_recipes_settings_is_marked_and_the
     assert "| none † |" in text
     assert "| mixup |" in text
     assert "- † not with the recipe's settings: none (epochs = 7, not 3)" in text
+
+
+def with_ece(row, ece):
+    return row | {"evaluations": {"calibration": {"numbers": {"ece": ece}}}}
+
+
+K_OF = {("none", 1): [30.0, 32.0, 31.0], ("mixup", 1): [29.0, 30.0, 30.5], ("mixup", 5): [28.0, 30.5, 27.0]}
+ECE_OF = {("none", 1): [10.0, 12.0, 11.0], ("mixup", 1): [8.0, 9.5, 7.0], ("mixup", 5): [6.0, 6.5, 5.0]}
+
+
+def compared_rows(measured=True, **more):
+    rows = []
+    for (arm, k), errors in K_OF.items():
+        for seed, error in enumerate(errors):
+            row = result_row(RECIPE, arm, k, seed, [40.0, error], scale="small", **more)
+            rows.append(with_ece(row, ECE_OF[arm, k][seed]) if measured else row)
+    return rows
+
+
+def test_k_is_compared_with_one_interpolation_over_common_seeds():
+    rows = [*compared_rows(measured=False), result_row(RECIPE, "mixup", 5, 7, [40.0, 1.0], scale="small")]
+    none, one, five, missing = cells(recipe_markdown(RECIPE, "small", rows))
+    outside = stats.ttest_rel(K_OF["mixup", 5], K_OF["mixup", 1])
+    low, high = outside.confidence_interval()
+    assert five["vs K = 1"] == f"−1.33 ± {(high - low) / 2:.2f}, p = {outside.pvalue:.3f}"
+    assert {line["vs K = 1"] for line in (none, one, missing)} == {"–"}
+    record = records(RECIPE, "small", rows)[2]
+    assert float(record["minus_one"]) == pytest.approx(-4 / 3)
+    assert float(record["minus_one_p"]) == pytest.approx(outside.pvalue)
+    assert record["minus_one_n"] == "3"
+    note = "vs K = 1: last minus that of the same arm with K = 1, paired over common seeds, p of the t-test"
+    assert note in recipe_sheet(RECIPE, "small", rows).notes
+
+
+def test_only_runs_that_differ_by_k_alone_are_compared_with_one_interpolation():
+    rows = compared_rows(measured=False)
+    changed = [result_row(RECIPE, "mixup", 5, seed, [40.0, 20.0], scale="small", general={"batch": 50}) for seed in range(3)]
+    lines = cells(recipe_markdown(RECIPE, "small", [*rows, *changed]))
+    assert [line["vs K = 1"].split()[0] for line in lines] == ["–", "–", "−1.33", "–", "–"]
+    same = [result_row(RECIPE, "mixup", 1, seed, [40.0, 21.0 + seed], scale="small", general={"batch": 50}) for seed in range(3)]
+    lines = cells(recipe_markdown(RECIPE, "small", [*rows, *changed, *same]))
+    assert [line["vs K = 1"].split()[0] for line in lines] == ["–", "–", "–", "−1.33", "−2.00", "–"]
+    assert "vs K = 1" not in recipe_markdown(RECIPE, "small", [*rows[:6], *changed])
+
+
+def test_the_calibration_error_is_shown_where_it_was_measured():
+    rows = compared_rows()
+    none, one, five, missing = cells(recipe_markdown(RECIPE, "small", rows))
+    assert list(none)[:9] == ["arm", "K", "n", "last\\*", "paper (other scale)", "vs none", "vs K = 1", "ECE", "ECE vs none"]
+    half = (interval(ECE_OF["none", 1])[1] - interval(ECE_OF["none", 1])[0]) / 2
+    assert none["ECE"] == f"11.00 ± {half:.2f}"
+    p = stats.ttest_rel(ECE_OF["mixup", 5], ECE_OF["none", 1]).pvalue
+    assert re.fullmatch(rf"−5.17 ± [\d.]+, p = {p:.3f}", five["ECE vs none"])
+    assert (missing["ECE"], none["ECE vs none"]) == ("–", "–")
+    assert one["ECE"].startswith("8.17 ")
+    record = records(RECIPE, "small", rows)[2]
+    assert float(record["calibration.ece"]) == pytest.approx(17.5 / 3)
+    assert float(record["calibration.ece_minus_none_p"]) == pytest.approx(p)
+    without = recipe_markdown(RECIPE, "small", compared_rows(measured=False))
+    assert "ECE" not in without
+    assert not any("ece" in name for name in records(RECIPE, "small", compared_rows(measured=False))[0])
+
+
+def test_with_all_columns_eighty_are_still_enough_for_every_number():
+    rows = [
+        row | {"evaluations": {"calibration": {"numbers": {"ece": 10.0 * row["seed"]}}}} for row in compared_rows(seconds=1234.5)
+    ]
+    wide, narrow = (shown(RECIPE, "small", rows, width) for width in (200, 80))
+    assert max(map(len, narrow.splitlines())) <= 80
+    numbers = set(re.findall(r"(?<![\w.])[+−±]?\d+\.\d+|p[=<][\d.]+", wide))
+    assert len(numbers) > 15
+    assert [number for number in numbers if number not in narrow] == []

@@ -37,7 +37,10 @@ Record = TypeVar("Record")
 
 
 class Run(NamedTuple):
-    """One finished training. ``machine`` is what its seconds depend on, ``version`` what else its numbers may depend on."""
+    """One finished training. ``machine`` is what its seconds depend on, ``version`` what else its numbers may depend on.
+
+    ``evaluations`` are numbers by the evaluator's name and their own, joined by a dot, such as ``calibration.ece``.
+    """
 
     seed: int
     outcome: Outcome
@@ -45,6 +48,12 @@ class Run(NamedTuple):
     machine: str
     version: str
     skipped: int
+    evaluations: Mapping[str, float] = {}
+
+    def value(self, field: str) -> float | None:
+        """A field of the outcome, or a number of an evaluation by its dotted name; None where there is none."""
+        found = self.evaluations.get(field) if "." in field else getattr(self.outcome, field)
+        return None if found is None else float(found)
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,12 @@ class Line:
         return list(self.runs or {})
 
     def values(self, field: str) -> dict[int, float]:
-        """A field of the outcome by seed, where there is one."""
-        found = {seed: getattr(run.outcome, field) for seed, run in (self.runs or {}).items()}
-        return {seed: float(value) for seed, value in found.items() if value is not None}
+        """A number of the runs by seed, as :meth:`Run.value` names it, where there is one."""
+        found = {seed: run.value(field) for seed, run in (self.runs or {}).items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def summary(self, field: str) -> Summary | None:
-        """Mean of a field of the outcome over the seeds with its interval, if there is any value."""
+        """Mean of such a number over the seeds with its interval, if there is any value."""
         values = self.values(field)
         return summary(list(values.values())) if values else None
 
@@ -103,14 +112,17 @@ class Gathered(NamedTuple):
 
     def with_none(self, line: Line, field: str) -> Paired | None:
         """``line`` minus no mixing over at least two common seeds, if there is a line that differs by nothing but the arm."""
-        others = [other for other in self.lines if other.arm == BASELINE and _beside_method(other) == _beside_method(line)]
-        own = line.values(field)
-        common = [sorted(set(own) & set(other.values(field))) for other in others]
-        most = max(range(len(others)), key=lambda i: len(common[i]), default=None)
-        if line.arm == BASELINE or most is None or len(common[most]) < 2:
+        if line.arm == BASELINE:
             return None
-        base = others[most].values(field)
-        return paired([own[seed] for seed in common[most]], [base[seed] for seed in common[most]])
+        others = [other for other in self.lines if other.arm == BASELINE and _beside_method(other) == _beside_method(line)]
+        return _minus(line, others, field)
+
+    def with_one(self, line: Line, field: str) -> Paired | None:
+        """``line`` minus its own arm at K = 1 over at least two common seeds, if there is a line that differs by K alone."""
+        if line.k == 1:
+            return None
+        others = [other for other in self.lines if (other.arm, other.k, other.changed) == (line.arm, 1, line.changed)]
+        return _minus(line, others, field)
 
 
 def gathered(recipe: Recipe, scale: Scale, rows: Rows) -> Gathered:
@@ -136,6 +148,17 @@ def named(settings: Sequence[str], most: int = NAMED) -> str:
     """Settings in one sentence, the first ``most`` of them by name."""
     more = [f"and {len(settings) - most} more"] if len(settings) > most else []
     return "; ".join([*settings[:most], *more])
+
+
+def _minus(line: Line, others: Sequence[Line], field: str) -> Paired | None:
+    """``line`` minus the one of ``others`` with which it has most seeds in common, if those are at least two."""
+    own = line.values(field)
+    common = [sorted(set(own) & set(other.values(field))) for other in others]
+    most = max(range(len(others)), key=lambda i: len(common[i]), default=None)
+    if most is None or len(common[most]) < 2:
+        return None
+    base = others[most].values(field)
+    return paired([own[seed] for seed in common[most]], [base[seed] for seed in common[most]])
 
 
 def _beside_method(line: Line) -> list[str]:
@@ -182,6 +205,12 @@ def _run(row: Mapping[str, Any]) -> Run:
         machine=f"{machine}, threads: {environment.get('threads', 'unknown')}",
         version=f"{environment.get('commit', 'unknown')} with torch {environment.get('torch', 'unknown')}",
         skipped=row.get("skipped", 0),
+        evaluations={
+            f"{on}.{name}": value
+            for on, evaluation in row.get("evaluations", {}).items()
+            for name, value in evaluation["numbers"].items()
+            if value is not None
+        },
     )
 
 

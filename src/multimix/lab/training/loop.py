@@ -6,7 +6,7 @@ and a few counters, and a run that goes on from it ends with the same bits as on
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -107,9 +107,7 @@ class Training:
     def loaders(self, epoch: int) -> list[Loader]:
         """One for each share of this process, as the epoch's phase wants them."""
         now = self.settings.in_epoch(epoch)
-        split = self.train
-        if isinstance(split, Files) and now.augment.short_side is not None:
-            split = Files(split.paths, split.labels, split.classes, partial(read_picture, short_side=now.augment.short_side))
+        split = as_stored(self.train, now.augment.short_side)
         shares = self.accelerator.num_processes * now.accumulate
         if now.batch % shares:
             raise ValueError(f"batch must be a multiple of processes × accumulate, which is {shares}, got {now.batch}")
@@ -269,6 +267,13 @@ class Training:
             self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
         at = checkpoint.values["at"]
         self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
+
+
+def as_stored(split: Split, short_side: int | None) -> Split:
+    """Files read as if they were stored with this short side, as the protocol's copies are; all else as it is."""
+    if not isinstance(split, Files) or short_side is None:
+        return split
+    return replace(split, reader=partial(read_picture, short_side=short_side))
 
 
 def _part(split: Split, per_class: int | None, settings: Settings) -> Split:

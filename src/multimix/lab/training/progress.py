@@ -168,7 +168,7 @@ class Progress:
         seconds = rest * (latest.seconds - first.seconds) / updates
         if self._finished:
             seconds += self._elsewhere / len(self._finished) * (self.epochs - self._finished[-1].number)
-        return [f"{_spoken(seconds)} left"]
+        return [f"{spoken(seconds)} left"]
 
     def _drawn(self) -> RenderableType:
         share = self._update / max(self.total_updates, 1)
@@ -182,7 +182,7 @@ class Progress:
         return Group(texts[0], line, texts[1])
 
 
-def _spoken(seconds: float) -> str:
+def spoken(seconds: float) -> str:
     """A time to within a few per cent."""
     whole = round(seconds)
     if whole < 100:

@@ -136,7 +136,7 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
     for run in runs:
         accelerator = engine(run.settings)  # anew, so that the loss scale of fp16 does not pass from run to run
         run = run._replace(processes=accelerator.num_processes)
-        done = _same(accelerator, _finished(run, out, tell) if first else None)
+        done = _same(accelerator, finished(run, out, tell) if first else None)
         if done is not None:
             tell(f"{run.title}: done before, error {done.last:.2f} % in the last epoch")
             results.append(done)
@@ -197,7 +197,7 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             training.run(keeper, stop)
             keeper.write(training.at.updates, training.state)
         found = outcome(training.at.history)
-        if _finished(run, out, note) is None:  # or another process was faster between our look and our lock
+        if finished(run, out, note) is None:  # or another process was faster between our look and our lock
             append_row(out / RESULTS, _row(run, training, found))
     return found
 
@@ -235,7 +235,7 @@ def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
     }
 
 
-def _finished(run: Run, out: Path, note: Note) -> Outcome | None:
+def finished(run: Run, out: Path, note: Note) -> Outcome | None:
     """The outcome of a run that has its row."""
     key, names = run.key(), {field.name for field in fields(Outcome)}
     for row in reversed(read_rows(out / RESULTS, note)):
@@ -251,7 +251,7 @@ def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: A
     wrong: str | None = None
     if accelerator.is_main_process:
         try:
-            _read(data, folder, cache, workers)
+            splits_of(data, folder, cache, workers)
         except (ValueError, OSError) as error:
             there = any((folder / name).exists() for name in dataset(data.name).folders)
             hint = "" if there else f" (--data says where data sets are; multimix data fetch {data.name} downloads this one)"
@@ -259,10 +259,11 @@ def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: A
     wrong = _same(accelerator, wrong)
     if wrong is not None:
         raise ValueError(wrong)
-    return _read(data, folder, cache, workers)
+    return splits_of(data, folder, cache, workers)
 
 
-def _read(data: Data, folder: Path, cache: Path, workers: int) -> Splits[Split]:
+def splits_of(data: Data, folder: Path, cache: Path, workers: int = 0) -> Splits[Split]:
+    """All parts of the data set, as a training reads them."""
     wanted = {"skip_bad": data.skip_bad, "cache": cache, "workers": workers}
     takes = inspect.signature(dataset(data.name).read).parameters
     return _read_once(data.name, folder, tuple((name, value) for name, value in wanted.items() if name in takes))

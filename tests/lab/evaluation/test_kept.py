@@ -1,0 +1,86 @@
+"""Evaluations lie beside the run, and count only for the weights they were made of."""
+
+import json
+import shutil
+
+import pytest
+
+from multimix.lab.evaluation.kept import EVALUATIONS, collected, finished_in, is_run, keep, kept
+from multimix.lab.rows import read_rows
+
+
+@pytest.fixture
+def copied(out, tmp_path):
+    return shutil.copytree(out, tmp_path / "results")
+
+
+def put(run, on, weights, numbers, checkpoint="last", **options):
+    keep(run, on, checkpoint=checkpoint, weights=weights, options=options, numbers=numbers, result={"whole": numbers})
+
+
+def test_the_newest_row_about_the_final_weights_counts(copied):
+    rows = read_rows(copied / "results.jsonl")
+    run = copied / rows[0]["folder"]
+    put(run, "calibration", rows[0]["weights"], {"ece": 3.0})
+    put(run, "calibration", rows[0]["weights"], {"ece": 4.0})
+    put(run, "calibration", "weights of an earlier epoch", {"ece": 99.0})
+    put(run, "error", "those of the best epoch", {"error": 7.0}, checkpoint="best")
+    found = collected([copied])
+    assert [row["seed"] for row in found] == [row["seed"] for row in rows]
+    assert found[0]["evaluations"]["calibration"]["numbers"] == {"ece": 4.0}
+    assert found[0]["evaluations"]["error@best"]["numbers"] == {"error": 7.0}
+    assert set(found[0]["evaluations"]) == {"calibration", "error@best"}
+    assert found[1]["evaluations"] == {}
+    assert found[0]["place"] == str(run)
+
+
+def test_what_is_kept_is_found_by_weights_and_options(copied):
+    run = finished_in(copied)[0]
+    put(run, "calibration", "w", {"ece": 3.0}, bins=10)
+    put(run, "calibration", "w", {"ece": 5.0}, bins=15)
+    assert kept(run, "calibration", weights="w", options={"bins": 10})["numbers"] == {"ece": 3.0}
+    assert kept(run, "calibration", weights="w", options={"bins": 12}) is None
+    assert kept(run, "calibration", weights="other", options={"bins": 10}) is None
+    assert kept(run, "error", weights="w", options={"bins": 10}) is None
+
+
+def test_a_single_run_and_a_run_named_twice(copied):
+    run = finished_in(copied)[2]
+    assert is_run(run)
+    assert not is_run(copied)
+    (row,) = collected([run])
+    assert (row["arm"], row["seed"]) == ("mixup", 0)
+    assert len(collected([copied, run, copied])) == 4
+    (copied / "results.jsonl").unlink()
+    assert finished_in(run) == [], "without its row it is not finished"
+
+
+def test_damage_is_told_and_passed_over(copied):
+    rows = read_rows(copied / "results.jsonl")
+    run = copied / rows[0]["folder"]
+    put(run, "calibration", rows[0]["weights"], {"ece": 3.0})
+    text = (run / EVALUATIONS).read_text()
+    (run / EVALUATIONS).write_text(text + text.replace("3.0", "2.0"))
+    told = []
+    assert collected([copied], told.append)[0]["evaluations"]["calibration"]["numbers"] == {"ece": 3.0}
+    assert told == [f"line 2 of {run / EVALUATIONS} is damaged and left out"]
+
+
+def test_numbers_that_were_measured_in_two_ways_are_named(copied):
+    rows = read_rows(copied / "results.jsonl")
+    for row, bins in zip(rows, (10, 10, 15), strict=False):
+        put(copied / row["folder"], "calibration", row["weights"], {"ece": 1.0}, bins=bins)
+    told = []
+    collected([copied], told.append)
+    assert told == ["calibration of trial at smoke scale was measured in 2 ways, which do not compare"]
+
+
+def test_folders_that_hold_nothing(tmp_path):
+    with pytest.raises(ValueError, match=r"is neither the folder of a run \(no settings.json\) nor one of results"):
+        collected([tmp_path])
+    with pytest.raises(ValueError, match="there is no folder"):
+        collected([tmp_path / "nowhere"])
+    (tmp_path / "results.jsonl").write_text(json.dumps({"recipe": "x"}) + "\n")
+    told = []
+    assert collected([tmp_path], told.append) == []
+    assert len(told) == 1, "a row without a checksum"
