@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
@@ -18,6 +20,14 @@ def test_python_blocks_run():
     assert names["logits"].shape == names["target"].shape
 
 
-def test_links_lead_somewhere():
-    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", TEXT):
-        assert (Path(__file__).parents[1] / target).exists(), target
+def test_the_evaluation_page_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text(), flags=re.DOTALL)
+    names = {}
+    exec(compile(block, "evaluation.md", "exec"), names)
+    assert len(names["seen"]) == 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text()):
+        assert (page.parent / target).exists(), target
