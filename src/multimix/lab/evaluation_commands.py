@@ -69,7 +69,11 @@ def evaluate(
     ] = (),
     crop: Annotated[
         int | None,
-        tyro.conf.arg(metavar="SIDE", help="A network that is no run: its input.", help_behavior_hint="(default: 224)"),
+        tyro.conf.arg(
+            metavar="SIDE",
+            help="A network that is no run: side of its input, cut from the middle.",
+            help_behavior_hint="(default: 224 for photos, else as they are)",
+        ),
     ] = None,
     foreign: Annotated[bool, tyro.conf.arg(help="A network that is no run: its classes are not those of the data.")] = False,
     seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides noise and the donors of backgrounds.")] = 0,
@@ -94,9 +98,9 @@ def evaluate(
       multimix evaluate multimix-runs/tiny_imagenet/smoke/* --on localization
       multimix evaluate my_models:resnet50 --data-set imagenet --on error localization
     """
+    from .evaluation.base import Options
     from .evaluation.command import Viewed
     from .evaluation.command import run as command
-    from .evaluation.measures import Options
     from .evaluation.subject import Samples
 
     command(
@@ -151,9 +155,9 @@ def transfer(
       multimix transfer multimix-runs/tiny_imagenet/smoke/none-k1-seed0-*
       multimix transfer multimix-runs --unit step --count 10 --per-class 5
     """
+    from .evaluation.base import Options
     from .evaluation.command import Viewed
     from .evaluation.command import run as command
-    from .evaluation.measures import Options
     from .evaluation.subject import Samples
     from .evaluation.to_birds import TransferOptions
 

@@ -23,7 +23,7 @@ STYLE = """
   * { box-sizing: border-box; }
   body { margin: 0; background: var(--paper); color: var(--ink); }
   body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-  main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 40px; }
+  main { max-width: 1240px; margin: 0 auto; padding: 24px 20px 40px; }
   h1 { margin: 0 0 8px; font-size: 1.7rem; line-height: 1.2; }
   h2 { margin: 32px 0 8px; font-size: 1.2rem; }
   p { margin: 8px 0; max-width: 74ch; }
@@ -37,10 +37,12 @@ STYLE = """
   th:first-child, td:first-child { text-align: left; }
   tr:last-child td { border-bottom: 0; }
   th { color: var(--soft); font-weight: 600; }
+  td.long { white-space: normal; overflow-wrap: anywhere; min-width: 12ch; }
   .below { color: var(--soft); font-size: .88rem; margin: -6px 2px 12px; }
   .notes { color: var(--soft); font-size: .88rem; margin: 0 0 12px; padding-left: 20px; max-width: 100ch; }
   figure { margin: 12px 0; }
   figure img { width: 100%; height: auto; display: block; background: #fff; border: 1px solid var(--line); border-radius: 10px; }
+  figure.small img { width: auto; max-width: 100%; }
   figcaption { color: var(--soft); font-size: .9rem; padding: 6px 2px; max-width: 74ch; }
   code, pre { font: .9em ui-monospace, "DejaVu Sans Mono", monospace; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 10px 14px; }
@@ -91,17 +93,24 @@ def preformatted(words: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> str:
     """A table that scrolls by itself on a narrow screen; the first column is the row's name."""
     top = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n" for row in rows)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>\n" for row in rows)
     # Below the table and not a caption, which would scroll away with it.
     below = f'<p class="below">{html.escape(caption)}</p>' if caption else ""
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>{below}'
 
 
-def picture(png: bytes, alt: str, caption: str = "") -> str:
-    """An embedded PNG with its caption; ``alt`` says in words what it shows."""
+def _cell(value: Any) -> str:
+    words = html.escape(str(value))
+    # What is longer than a number with its interval and p is folded: it would push all else off a narrow screen.
+    return f'<td class="long">{words}</td>' if len(words) > 40 else f"<td>{words}</td>"
+
+
+def picture(png: bytes, alt: str, caption: str = "", *, small: bool = False) -> str:
+    """An embedded PNG with its caption; ``alt`` says in words what it shows. A ``small`` one is not blown up to the page."""
     data = base64.b64encode(png).decode()
     below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(alt)}">{below}</figure>'
+    kind = ' class="small"' if small else ""
+    return f'<figure{kind}><img src="data:image/png;base64,{data}" alt="{html.escape(alt)}">{below}</figure>'
 
 
 def _anchor(words: str) -> str:

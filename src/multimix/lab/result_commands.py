@@ -22,8 +22,13 @@ def table(
     /,
     *,
     runs: Annotated[
-        tuple[Path, ...], tyro.conf.arg(metavar="FOLDER …", help="Folders of results or of runs that fill our columns.")
-    ] = (RUNS,),
+        tuple[Path, ...],
+        tyro.conf.arg(
+            metavar="FOLDER …",
+            help="Folders of results or of runs that fill our columns.",
+            help_behavior_hint=f"(default: {RUNS}, if it is there)",
+        ),
+    ] = (),
     scale: Annotated[
         Literal["paper", "small", "smoke"] | None,
         tyro.conf.arg(help="Which runs.", help_behavior_hint="(default: the largest scale that was run)"),
@@ -47,7 +52,8 @@ def table(
     """
     from .tables.command import run
 
-    run(number, places=runs, scale=scale, out=out, demo=demo)
+    # What was named must be there; the usual folder need not, since the paper's numbers can be shown without ours.
+    run(number, places=runs or ([RUNS] if (RUNS / "results.jsonl").exists() else []), scale=scale, out=out, demo=demo)
 
 
 def report(

@@ -80,6 +80,16 @@ def environment() -> dict[str, str]:
     }
 
 
+def processor() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 @lru_cache(maxsize=1)
 def _commit() -> str:
     """The commit the code is at, marked if the working tree differs from it; "unknown" outside a checkout."""

@@ -61,17 +61,16 @@ def terminal(sheet: Sheet) -> Table:
 def markdown(sheet: Sheet) -> str:
     """The same as Markdown: a heading, the table, the notes as a list."""
     sides = [":--" if place == 0 else "--:" for place in range(len(sheet.heads))]
-    lines = [f"| {' | '.join(_escaped(cell) for cell in cells)} |" for cells in (sheet.heads, sides, *_whole(sheet))]
+    lines = [f"| {' | '.join(_escaped(cell) for cell in cells)} |" for cells in (sheet.heads, sides, *whole_cells(sheet))]
     notes = [f"- {_escaped(note)}" for note in sheet.notes]
     return "\n".join([f"## {_escaped(sheet.title)}", "", *lines, "", *notes]) + "\n"
 
 
 def html(sheet: Sheet) -> str:
-    """The same as a part of a page: a heading, a table that scrolls by itself, the notes as paragraphs."""
+    """The same as a part of a page: a heading, a table that scrolls by itself, the notes as a list."""
     from . import report  # matplotlib, which pages need for their figures, is slow to import
 
-    notes = [report.paragraph(note) for note in sheet.notes]
-    return "\n".join([report.heading(sheet.title), report.table(sheet.heads, _whole(sheet)), *notes])
+    return "\n".join([report.heading(sheet.title), report.table(sheet.heads, whole_cells(sheet)), report.notes(sheet.notes)])
 
 
 def records_csv(records: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
@@ -100,6 +99,8 @@ def difference_cell(against: Paired | None, places: int | None = 2) -> Cell:
         return NOTHING, ""
     size = number(abs(against.mean), places)
     sign = "" if float(size) == 0 else "+" if against.mean > 0 else "−"
+    if not math.isfinite(against.half):
+        return f"{sign}{size}", f"all {against.n} equal" if against.n > 1 else ""
     p = "p < 0.001" if against.p_t < 0.001 else f"p = {against.p_t:.3f}"
     return f"{sign}{size}", f"± {number(against.half, places)}, {p}"
 
@@ -164,7 +165,7 @@ def _needs(sheet: Sheet) -> list[int]:
     return [min(longest, max(len(line) for text in stack for line in text.split("\n"))) for stack in stacks]
 
 
-def _whole(sheet: Sheet) -> list[list[str]]:
+def whole_cells(sheet: Sheet) -> list[list[str]]:
     """Lines of cells with both parts in one."""
     return [[" ".join(part for part in cell if part) for cell in line] for line in sheet.lines]
 

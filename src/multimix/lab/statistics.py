@@ -22,7 +22,10 @@ class Summary(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """First minus second over the same seeds: mean difference ± ``half`` (95 %), how often it is above 0, two-sided p-values."""
+    """First minus second over the same seeds: mean difference ± ``half`` (95 %), how often it is above 0, two-sided p-values.
+
+    Where all differences are the same but not 0 there is no spread to judge them by: ``half`` is NaN and ``p_t`` is 1.
+    """
 
     n: int
     mean: float
@@ -58,5 +61,8 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     wins = int((difference > 0).sum())
     if len(difference) < 2 or not difference.any():
         return Paired(whole.n, whole.mean, whole.half, wins, 1.0, 1.0)
-    p_t = 0.0 if whole.sd < rounding else float(stats.ttest_1samp(difference, 0.0).pvalue)
-    return Paired(whole.n, whole.mean, whole.half, wins, p_t, float(stats.wilcoxon(difference).pvalue))
+    p_wilcoxon = float(stats.wilcoxon(difference).pvalue)
+    if whole.sd < rounding:
+        # Errors are counts, so a few seeds differ by the same now and then; a spread of nothing would pass for certainty.
+        return Paired(whole.n, whole.mean, math.nan, wins, 1.0, p_wilcoxon)
+    return Paired(whole.n, whole.mean, whole.half, wins, float(stats.ttest_1samp(difference, 0.0).pvalue), p_wilcoxon)

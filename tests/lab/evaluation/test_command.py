@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -66,20 +67,81 @@ def test_other_samples(copied):
     run = finished_in(copied)[0]
     evaluated(run, "--data", ".", "--on", "error", "--whole")
     (found,) = collected([run])
-    assert found["evaluations"]["error"]["numbers"]["n"] == len(splits()["test"])
-    assert found["evaluations"]["error"]["options"]["per_class"] is None
+    (row,) = found["evaluations"].values()
+    assert row["numbers"]["n"] == len(splits()["test"])
+    assert row["options"]["per_class"] is None
+    assert list(found["evaluations"]) == ["error[per_class = None]"], "tables take what was asked as usual, only"
+
+
+def test_unusual_options_do_not_take_the_place_of_the_usual(copied):
+    run = finished_in(copied)[0]
+    evaluated(run, "--data", ".", "--on", "calibration")
+    (before,) = collected([run])
+    evaluated(run, "--data", ".", "--on", "calibration", "--bins", "50", "--per-class", "2")
+    (after,) = collected([run])
+    assert after["evaluations"]["calibration"] == before["evaluations"]["calibration"]
+    (other,) = (key for key in after["evaluations"] if key != "calibration")
+    assert other == "calibration[per_class = 2, bins = 50]"
+    pictures = sorted(path.parent.name for path in run.rglob("reliability.png"))
+    assert len(pictures) == 2, "each has its own pictures"
+
+
+def test_last_and_best_weights_that_are_the_same_are_two_evaluations(copied):
+    run = finished_in(copied)[0]
+    shutil.copy(sorted(run.glob("step-*.checkpoint"))[-1], run / "best.checkpoint")
+    evaluated(run, "--data", ".", "--on", "error", "--checkpoint", "best")
+    evaluated(run, "--data", ".", "--on", "error")
+    assert set(collected([run])[0]["evaluations"]) == {"error", "error@best"}
+
+
+def test_other_samples_in_the_data_folder_are_measured_anew(copied, monkeypatch):
+    run = finished_in(copied)[0]
+    evaluated(run, "--data", ".", "--on", "error")
+    subject = run_subject(run, ".")
+    fewer = subject.parts()._replace(report=subject.report.subset(5, 0))
+    monkeypatch.setattr("multimix.lab.evaluation.command.run_subject", lambda *a, **b: replace(subject, parts=lambda: fewer))
+    evaluated(run, "--data", ".", "--on", "error")
+    assert collected([run])[0]["evaluations"]["error"]["numbers"]["n"] == 50
+
+
+def test_a_run_that_cannot_be_written_is_shown_all_the_same(copied, capsys):
+    first, second = finished_in(copied)[:2]
+    (first / EVALUATIONS).mkdir()
+    evaluated(first, second, "--data", ".", "--on", "error")
+    said = capsys.readouterr()
+    assert "cannot be kept" in said.err
+    assert said.out.count("none, seed") == 2
+
+
+def test_weights_that_do_not_fit_are_one_sentence(copied, capsys):
+    run = finished_in(copied)[0]
+    said = json.loads((run / "settings.json").read_text())
+    said["settings"]["network.options"] = ["width=4"]
+    (run / "settings.json").write_text(json.dumps(said))
+    assert main(["evaluate", str(run), "--data", ".", "--on", "error"]) == 2
+    assert "do not fit the network trial:DropNet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("field", "value"), [("repeats", "2"), ("k_chunk", "1"), ("accumulate", "2")])
+def test_updates_that_are_made_in_another_way_are_not_measured(tmp_path, capsys, field, value):
+    runs = planned(RECIPE, scale="smoke", method="mixup", k=2, changes={field: value, "epochs": "1", "schedule.at": ""})
+    train(runs, data=".", out=tmp_path, note=lambda sentence: None)
+    assert main(["evaluate", str(tmp_path), "--on", "gradient_norm", "--data", "."]) == 2
+    assert f"has {field} = {value}" in capsys.readouterr().err
 
 
 def test_gradient_norm_time_and_corruption(copied):
     runs = finished_in(copied)
     evaluated(runs[0], runs[2], "--on", "gradient_norm", "training_time", "--ks", "1", "2", "--batches", "2", "--data", ".")
-    plain, mixed = (collected([run])[0]["evaluations"] for run in (runs[0], runs[2]))
+    plain, mixed = (
+        {key.partition("[")[0]: row for key, row in collected([run])[0]["evaluations"].items()} for run in (runs[0], runs[2])
+    )
     assert list(plain["gradient_norm"]["numbers"]) == ["k1"], "without mixing there is one K"
     assert list(mixed["gradient_norm"]["numbers"]) == ["k1", "k2"]
     assert mixed["training_time"]["numbers"]["k1"] == 1
     assert mixed["training_time"]["numbers"]["seconds_k1"] > 0
     evaluated(runs[0], "--on", "corruption", "--corruptions", "blur", "--severities", "1", "5", "--data", ".")
-    result = collected([runs[0]])[0]["evaluations"]["corruption"]
+    result = collected([runs[0]])[0]["evaluations"]["corruption[severities = 1 5, corruptions = blur]"]
     assert [(row["name"], row["severity"]) for row in result["result"]["rows"]] == [("clean", None), ("blur", 1), ("blur", 5)]
     assert result["numbers"]["blur"] == pytest.approx(sum(row["top1"]["percent"] for row in result["result"]["rows"][1:]) / 2)
 
@@ -99,7 +161,7 @@ def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
     assert main(["evaluate", str(run), "--on", "localization", "speech", "error", "--data", "."]) == 2
     said = capsys.readouterr()
     assert "digits has no boxes, which localization needs" in said.err
-    assert "2 of 3 evaluations could not be made" in said.err
+    assert said.err.rstrip().endswith("2 of 3 evaluations could not be made")
     assert "no part to select an epoch by" in said.err
     assert "top-1 and top-5 error" in said.out
     assert list(collected([run])[0]["evaluations"]) == ["error"]
@@ -126,7 +188,7 @@ def test_places_that_are_none(tmp_path, capsys):
     assert main(["evaluate", "nothing.at:all", "--data-set", "digits"]) == 2
     assert "no module 'nothing' for 'nothing.at:all'" in capsys.readouterr().err
     assert main(["evaluate", "trial:settings", "--data-set", "digits"]) == 2
-    assert "must return an nn.Module, it returns a Settings" in capsys.readouterr().err
+    assert "must return an nn.Module, it returned Settings" in capsys.readouterr().err
     assert main(["evaluate", "trial:PlainNet"]) == 2
     assert "a data set must be named for 'trial:PlainNet'" in capsys.readouterr().err
 

@@ -37,7 +37,6 @@ def test_all_parts_are_there(written):
     for section in (*sections, "Mixed samples of these runs", "Runs", "Settings", "Environment", "Cost: equal steps"):
         assert f">{section}" in page, section
     assert "mixup K = 3, seed 0, first update" in page
-    assert "pairs that were mixed at layer" in page or "manifoldmix K = 2, seed 0, first update: a sample" in page
     assert 'href="#settings"' in page
     assert 'id="settings"' in page
     assert "schedule.rate" in page
@@ -72,7 +71,24 @@ def test_single_runs_without_samples(results, tmp_path):
     (found,) = reports(runs, out=tmp_path, data=None, recipes=RECIPES)
     page = found.page.read_text()
     assert "Mixed samples" not in page
-    assert "2 runs: 1 ways of training" in page or "2 runs: 2 ways of training" in page
+    assert "2 runs: 1 way of training, seeds 0, 1" in page
+
+
+def test_other_schedules_and_other_evaluations_are_not_mixed_up(tmp_path):
+    out = tmp_path / "results"
+    for method, changes in (("none", {}), ("mixup", {}), ("mixup", {"epochs": "1", "schedule.at": ""})):
+        runs = planned(RECIPE, scale="smoke", method=method, k=1, seeds=(0, 1), changes=changes)
+        train(runs, data=".", out=out, note=lambda _: None)
+    for words in (["--on", "calibration"], ["--on", "calibration", "--bins", "3"], ["--on", "error", "--checkpoint", "best"]):
+        assert main(["evaluate", str(out), "--data", ".", *words]) == 0
+    (found,) = reports([out], out=tmp_path / "report", data=None, recipes=RECIPES)
+    page = found.page.read_text()
+    costs = page.partition(">Cost: equal steps</h2>")[2].partition("<h2")[0]
+    assert "left out, since more than method and K differ: mixup K = 1 [1]" in costs
+    assert costs.count("<td>3</td>") == 2, "both lines have the three epochs of the recipe"
+    assert "mixup K = 1 [1]" in page.partition(">Calibration</h2>")[2].partition("<h2")[0]
+    assert ">Calibration[bins = 3]</h2>" in page
+    assert ">Error (best epoch)</h2>" in page
 
 
 def test_data_that_are_not_there_leave_samples_out(results, tmp_path, capsys, monkeypatch):
@@ -82,7 +98,7 @@ def test_data_that_are_not_there_leave_samples_out(results, tmp_path, capsys, mo
     monkeypatch.setattr("multimix.lab.evaluation.subject.splits_of", gone)
     (found,) = reports([results], out=tmp_path, data="nowhere", recipes=RECIPES)
     assert "Mixed samples" not in found.page.read_text()
-    assert "no mixed samples of none: data must be" in capsys.readouterr().err
+    assert "no mixed samples of none, mixup K = 1, mixup K = 3, manifoldmix K = 2: data must be" in capsys.readouterr().err
 
 
 def test_what_is_no_study(results, tmp_path, capsys):

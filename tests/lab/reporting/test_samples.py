@@ -72,7 +72,7 @@ def test_pictures_grow_with_k_and_pairs():
     for k, pairs in ((1, 2), (5, 2), (5, 4)):
         chosen = settings(method=mm.InputMixup(k=k))
         batch = first_batch(chosen, 0, train)
-        sizes[k, pairs] = picture(samples_picture(batch, chosen, train.classes, pairs=pairs, note="$ is no formula"))
+        sizes[k, pairs] = picture(samples_picture(batch, chosen, train.classes, pairs=pairs))
     assert sizes[5, 2][0] > sizes[1, 2][0]
     assert sizes[5, 4][1] > sizes[5, 2][1]
     chosen = settings(method=mm.NoMix())

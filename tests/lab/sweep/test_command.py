@@ -66,10 +66,10 @@ def test_tables_figures_and_the_plan_are_written(out, here, capsys):
 
 def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, here, capsys):
     here.append("mixup")
-    with pytest.raises(ValueError, match=r"^2 runs failed; they are listed above, and the same command tries them again$"):
+    with pytest.raises(ValueError, match=r"^2 runs failed, as listed above; the same command tries again$"):
         sweep(out, ks=(3,), changes={"epochs": "1"})
     told = capsys.readouterr()
-    assert told.err.count("failed: trial (smoke): mixup, K = 3, seed ") == 2
+    assert told.err.count("failed: mixup, K = 3, seed ") == 2
     assert "it fell" in told.err
     assert "not run" in told.out
     here.clear()
@@ -96,11 +96,11 @@ def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch
     assert made.read_bytes() == before
     rows = read_rows(out / RESULTS)
     assert (
-        sweep_sheets(out, rows, TRIAL)[0].title
+        sweep_sheets(out, rows, TRIAL["trial"], "smoke")[0].title
         == "Trial, equal steps (smoke scale: shows that everything runs, not the paper's setting; epochs = 1)"
     )
-    assert sweep_figures(out, rows, TRIAL) == {f"trial/smoke/{made.stem}-k.png": b"epochs = 1"}
-    assert sweep_sheets(out, rows) == [], "a recipe that is not registered"
+    assert sweep_figures(out, rows, TRIAL["trial"], "smoke") == {f"{made.stem}-k.png": b"epochs = 1"}
+    assert sweep_sheets(out, rows, TRIAL["trial"], "small") == [], "a scale that was not swept"
     with pytest.raises(ValueError, match=r"has no sweep of trial at small scale$"):
         sweep(out, rebuild=True, scale="small")
 
@@ -128,7 +128,7 @@ def test_plans_come_back_as_they_were_and_a_damaged_file_is_told(tmp_path):
     keep_plan(tmp_path, stored(seeds=(1,)))
     keep_plan(tmp_path, stored())
     assert read_plan(tmp_path) == [stored(seeds=(1,)), stored()]
-    (tmp_path / "sweep.json").write_text("[{}]")
+    (tmp_path / "sweep.jsonl").write_text("{}\n")
     assert read_plan(tmp_path, heard.append) == []
     assert "is damaged" in heard[0]
 

@@ -1,10 +1,10 @@
 """What an update costs: measured side by side by real updates, kept, and not measured twice."""
 
-import json
 from itertools import count
 
 import pytest
 
+from multimix.lab.rows import read_rows
 from multimix.lab.sweep import costs as module
 from multimix.lab.sweep.child import End
 from multimix.lab.sweep.costs import BASE, FILE, ROUNDS, WARM, Updates, measured, update_seconds
@@ -68,8 +68,8 @@ def test_a_damaged_file_is_told_and_measured_again(tmp_path, asked):
     heard = []
     (tmp_path / FILE).write_text("[{")
     measured(runs_of(("none",))[0], runs_of(), data=".", out=tmp_path, note=heard.append)
-    assert heard[0] == f"{tmp_path / FILE} is damaged: costs are measured again"
-    assert len(json.loads((tmp_path / FILE).read_text())) == 3
+    assert heard[0] == f"line 1 of {tmp_path / FILE} is damaged and left out"
+    assert len(read_rows(tmp_path / FILE, heard.append)) == 3
 
 
 def test_an_arm_that_fails_is_told_and_the_others_have_their_costs(tmp_path, asked):

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from multimix.lab.evaluation.kept import keep
+from multimix.lab.evaluation.kept import Asked, keep
 from multimix.lab.recipes import RECIPES
 from multimix.lab.rows import append_row
 from multimix.lab.tables.command import run
@@ -21,7 +21,9 @@ def results(tmp_path):
         folder = f"{CIFAR.name}/small/none-{seed}"
         del row["environment"]
         append_row(out / "results.jsonl", row | {"folder": folder})
-    keep(out / folder, "calibration", checkpoint="last", weights="sha1", options={}, numbers={"ece": 7.25}, result={})
+    keep(out / folder, Asked("calibration", "last", "sha1", {}), numbers={"ece": 7.25}, result={})
+    unusual = Asked("calibration", "last", "sha1", {"bins": 100}, "bins = 100")
+    keep(out / folder, unusual, numbers={"ece": 99.0}, result={})  # which no table may show
     return out
 
 
@@ -42,9 +44,11 @@ def test_a_table_is_printed_and_written_in_three_forms(results, tmp_path, capsys
 
 
 def test_without_results_the_papers_table_is_shown_at_its_scale(tmp_path, capsys):
-    run("2", places=[tmp_path / "nowhere"], scale=None, out=None, demo=tmp_path / "no-demo")
+    run("2", places=[], scale=None, out=None, demo=tmp_path / "no-demo")
     said = capsys.readouterr()
-    assert said.err == f"{tmp_path / 'nowhere'} has no results of multimix train\n"
+    assert said.err == ""
+    with pytest.raises(ValueError, match="there is no folder"):  # what was named must be there
+        run("2", places=[tmp_path / "nowhere"], scale=None, out=None, demo=tmp_path)
     assert "(paper scale)" in said.out
     assert "18.23" in said.out
     assert list(tmp_path.iterdir()) == []

@@ -193,7 +193,7 @@ def test_circumstances_that_make_runs_differ_are_noted():
         result_row(RECIPE, "mixup", 5, skipped=2, environment={"commit": "def", "torch": "2.13.0", "threads": "2"}),
     ]
     assert gathered(RECIPE, "paper", rows).notes == (
-        "bad samples left out of the data: 2 (none, mixup K = 5)",
+        "bad samples left out of the data: 2 (none (4 processes), mixup K = 5)",
         "seconds do not compare, they are from different machines: cpu, 1 process, threads: 2; cuda, 4 processes, threads: 2",
         "the runs are of different versions: abc1234 with torch 2.13.0; def with torch 2.13.0",
     )
@@ -220,3 +220,16 @@ def test_long_differences_are_cut_short():
 def test_an_unknown_metric_is_an_error():
     with pytest.raises(ValueError, match="metric must be a field of an outcome, got 'accuracy'"):
         gathered(made_up_recipe([Row("none")], metric="accuracy"), "paper", [])
+
+
+def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_others():
+    rows = [result_row(RECIPE, "none", 1, seed) for seed in range(3)]
+    for seed in range(3):
+        row = result_row(RECIPE, "mixup", 5, seed)
+        rows += [row, row | {"digest": row["digest"] + "-2p", "processes": 2}]
+    found = gathered(RECIPE, "paper", rows)
+    one, two = (line for line in found.lines if (line.arm, line.k) == ("mixup", 5))
+    assert (one.processes, one.label, one.differs) == (1, "mixup K = 5", ())
+    assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
+    assert found.with_none(one, "last").n == 3
+    assert found.with_none(two, "last") is None

@@ -41,6 +41,11 @@ def read_imagenet(
     return Splits("imagenet", parts)
 
 
+def has_boxes(folder: str | Path) -> bool:
+    """Whether the annotations of the validation images are there."""
+    return (located(folder, FOLDERS, tuple(PARTS.values())) / BOXES).is_dir()
+
+
 def class_folders(root: Path) -> list[str]:
     """Names of the folders in ``root``, sorted; hidden ones are none."""
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Console
 
@@ -10,20 +10,25 @@ from ..results import make_folder, write_atomically
 from ..sheet import NOTHING, Sheet, terminal
 from ..terminal import bar, note
 from ..training.loaded import Which
-from .kept import PICTURES, finished_in, is_run, keep, kept
-from .measures import EVALUATORS, Options, decisive, evaluator
+from .asking import asked
+from .base import Options
+from .kept import finished_in, is_run, keep, kept
+from .measures import COUNTS, EVALUATORS, evaluator
 from .subject import Samples, Subject, network_subject, run_subject
 
-COUNTS = ("n", "classes", "selected_epoch")
+Result = TypeVar("Result")
+MOST = 12  # numbers of an evaluator that have a column each
 
 
 class Told(NamedTuple):
-    """What one evaluator said about one subject."""
+    """What one evaluator said about one subject, whose run is in ``folder``; ``new`` if it was measured now."""
 
     subject: str
+    folder: Path
     on: str
     numbers: dict[str, float | None]
     files: list[Path]
+    new: bool
 
 
 class Viewed(NamedTuple):
@@ -52,34 +57,39 @@ def run(
     for name in on:
         evaluator(name)
     if not places:
-        raise ValueError("evaluate needs the folder of a run or of results, or package.module:function")
+        raise ValueError("name the folder of a run or of results, or package.module:function of a network")
     told: list[Told] = []
     wrong: list[str] = []
     for place in places:
-        subjects = _subjects(place, data, samples, viewed, out, device)
+        subjects = _tried(_subjects, place, data, samples, viewed, out, device)
+        if isinstance(subjects, str):
+            wrong.append(subjects)
+            continue
         for label, folder, made in subjects:
             for name in on:
-                done = _tried(made, folder, name, checkpoint, options, again)
+                done = _tried(evaluated, made, folder, name, checkpoint, options, again)
                 if isinstance(done, Told):
                     told.append(done)
                 else:
                     wrong.append(f"{label}, {name}: {done}")
-                    note(wrong[-1])
     for name in on:
-        _show(name, [one for one in told if one.on.partition("@")[0] == name])
+        _show(name, [one for one in told if one.on == name])
+    known = sum(not one.new for one in told)
+    if known:
+        note(f"{known} of {len(told)} evaluations were known already (--again measures anew)")
+    if len(told) + len(wrong) == 1 and wrong:
+        raise ValueError(wrong[0])
     if wrong:
-        same = len(wrong) == 1 or len({words.partition(": ")[2] for words in wrong}) == 1
-        count = f"{len(wrong)} of {len(told) + len(wrong)} evaluations could not be made"
-        raise ValueError(f"{count}: {wrong[0].partition(': ')[2] if same else '; '.join(wrong)}")
+        for sentence in wrong:
+            note(sentence)
+        raise ValueError(f"{len(wrong)} of {len(told) + len(wrong)} evaluations could not be made")
 
 
-def _tried(
-    made: Callable[[Which], Subject], folder: Path, name: str, checkpoint: Which | None, options: Options, again: bool
-) -> Told | str:
-    """What was found, or one sentence on why nothing was: the others go on."""
+def _tried(work: Callable[..., Result], *given: Any) -> Result | str:
+    """What came of it, or one sentence on why nothing did: the others go on."""
     try:
-        return evaluated(made, folder, name, checkpoint, options, again)
-    except ValueError as error:
+        return work(*given)
+    except (ValueError, OSError) as error:
         return str(error)
 
 
@@ -89,21 +99,22 @@ def evaluated(
     """One evaluator on one subject: measured and kept in ``folder``, or taken from there."""
     which = checkpoint or evaluator(name).checkpoint
     subject = made(which)
-    given = decisive(name, subject, options)
-    weights = subject.weights
-    key = f"{name}@best" if which == "best" else name
-    before = None if again else kept(folder, name, weights=weights, options=given, note=note)
-    place = folder / PICTURES / key
+    question = asked(name, subject, options, which)
+    place = folder / question.folder
+    before = None if again else kept(folder, question, note)
     if before is not None:
-        files = sorted(place.glob("*.*")) if place.is_dir() else []
-        return Told(subject.title, key, before["numbers"], files)
+        return Told(subject.title, folder, name, before["numbers"], sorted(place.glob("*.*")), new=False)
     found = evaluator(name).measure(subject, options, bar(f"{subject.title}: {name}"))
-    if found.files:
-        make_folder(place)
-    for file, content in found.files.items():
-        write_atomically(place / file, content)
-    keep(folder, name, checkpoint=which, weights=weights, options=given, numbers=found.numbers, result=found.result)
-    return Told(subject.title, key, found.numbers, [place / file for file in found.files])
+    try:
+        if found.files:
+            make_folder(place)
+        for file, content in found.files.items():
+            write_atomically(place / file, content)
+        keep(folder, question, numbers=found.numbers, result=found.result)
+    except OSError as error:
+        note(f"what was found about {subject.title} cannot be kept: {error}")
+        return Told(subject.title, folder, name, found.numbers, [], new=True)
+    return Told(subject.title, folder, name, found.numbers, [place / file for file in found.files], new=True)
 
 
 def _subjects(
@@ -140,21 +151,34 @@ def _show(name: str, told: Sequence[Told]) -> None:
     """A line for each subject; for one alone, or an evaluator with many numbers, a line for each number."""
     if not told:
         return
+    labels = _labels(told)
     title = f"{name}: {EVALUATORS[name].about}"
-    names = [key for key in EVALUATORS[name].shown if any(one.numbers.get(key) is not None for one in told)]
-    if len(told) > 1 and names:
-        lines = [[(one.subject, ""), *((_number(key, one.numbers.get(key)), "") for key in names)] for one in told]
+    wanted = EVALUATORS[name].shown or tuple(dict.fromkeys(key for one in told for key in one.numbers))
+    names = [key for key in wanted if any(one.numbers.get(key) is not None for one in told)]
+    if len(told) > 1 and len(names) <= MOST:
+        lines = [
+            [(label, ""), *((_number(key, one.numbers.get(key)), "") for key in names)]
+            for label, one in zip(labels, told, strict=True)
+        ]
         Console().print(terminal(Sheet(title, ["run", *(key.replace("_", " ") for key in names)], lines, [])))
     else:
         keys = dict.fromkeys(key for one in told for key in one.numbers)
         lines = [[(key.replace("_", " "), ""), *((_number(key, one.numbers.get(key)), "") for one in told)] for key in keys]
-        Console().print(terminal(Sheet(title, ["", *(one.subject for one in told)], lines, [])))
+        Console().print(terminal(Sheet(title, ["", *labels], lines, [])))
     pictures = [file for one in told for file in one.files]
     if len(told) == 1:
         for file in pictures:
             print(f"picture {file}")
     elif pictures:
-        print(f"{len(pictures)} pictures, in the folder {PICTURES}/{told[0].on} of every run")
+        print(f"{len(pictures)} pictures, such as {pictures[0]}")
+
+
+def _labels(told: Sequence[Told]) -> list[str]:
+    """What tells the subjects from each other: arm, K and seed; if need be with recipe and scale, or the run's whole name."""
+    titles = [one.subject for one in told]
+    longer = [f"{'/'.join(one.folder.resolve().parts[-3:-1])} {one.subject}" for one in told]
+    whole = ["/".join(one.folder.resolve().parts[-3:]) for one in told]
+    return next((labels for labels in (titles, longer) if len(set(labels)) == len(told)), whole)
 
 
 def _number(name: str, value: float | None) -> str:

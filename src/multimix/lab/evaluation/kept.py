@@ -1,11 +1,13 @@
 """What evaluators found about a run, kept in its folder; and finished runs together with all that is known about them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..results import digest
 from ..rows import append_row, read_rows
+from ..training.checkpoint import BEST, checkpoint_sum
 from ..training.loaded import SETTINGS, Which
 from ..training.run import RESULTS
 
@@ -14,31 +16,49 @@ PICTURES = "evaluation"  # the folder of their pictures
 Note = Callable[[str], None]
 
 
-def keep(
-    folder: Path,
-    on: str,
-    *,
-    checkpoint: Which,
-    weights: str,
-    options: Mapping[str, Any],
-    numbers: Mapping[str, float | None],
-    result: Mapping[str, Any],
-) -> None:
-    """Add what the evaluator ``on`` found to the rows of the run in ``folder``.
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a run: the evaluator, which weights, and all ``options`` that its numbers depend on beside those.
 
-    ``numbers`` are what tables show, by name; ``result`` is everything, as JSON. ``options`` are all that the numbers depend on
-    beside the ``weights``, given by their checksum.
+    ``variant`` names the options that are not the usual ones, in words; tables take only evaluations without any.
+    ``weights`` is their checksum, ``file`` that of the checkpoint they were in.
     """
-    row = {"on": on, "checkpoint": checkpoint, "weights": weights, "options": dict(options)}
-    append_row(folder / EVALUATIONS, {**row, "numbers": dict(numbers), "result": dict(result)})
+
+    on: str
+    checkpoint: Which
+    weights: str
+    options: Mapping[str, Any]
+    variant: str = ""
+    file: str | None = None
+
+    @property
+    def key(self) -> str:
+        """How the evaluation is called among those of a run: ``calibration``, ``calibration[bins = 15]``, ``error@best``."""
+        return evaluation_key(self.on, self.variant, self.checkpoint)
+
+    @property
+    def folder(self) -> str:
+        """The folder of its pictures."""
+        plain = evaluation_key(self.on, "", self.checkpoint)
+        return f"{PICTURES}/{plain}-{digest(dict(self.options))[:8]}" if self.variant else f"{PICTURES}/{plain}"
 
 
-def kept(folder: Path, on: str, *, weights: str, options: Mapping[str, Any], note: Note = print) -> dict[str, Any] | None:
+def evaluation_key(on: str, variant: str, checkpoint: str) -> str:
+    """The name of an evaluator with what is unusual about how it was asked."""
+    return on + (f"[{variant}]" if variant else "") + ("@best" if checkpoint == "best" else "")
+
+
+def keep(folder: Path, asked: Asked, *, numbers: Mapping[str, float | None], result: Mapping[str, Any]) -> None:
+    """Add what was found to the rows of the run in ``folder``: ``numbers`` for tables, ``result`` is everything, as JSON."""
+    append_row(folder / EVALUATIONS, {**asdict(asked), "numbers": dict(numbers), "result": dict(result)})
+
+
+def kept(folder: Path, asked: Asked, note: Note = print) -> dict[str, Any] | None:
     """The row of the same evaluation of the same weights, if there is one."""
-    wanted = (on, weights, digest(dict(options)))
+    wanted = (asked.on, asked.checkpoint, asked.weights, digest(dict(asked.options)))
     row: dict[str, Any]
-    for row in reversed(read_rows(folder / EVALUATIONS, note)):
-        if (row.get("on"), row.get("weights"), digest(row.get("options"))) == wanted:
+    for row in reversed(_kept_rows(folder, note)):
+        if (row.get("on"), row.get("checkpoint"), row.get("weights"), digest(row.get("options"))) == wanted:
             return row
     return None
 
@@ -46,8 +66,9 @@ def kept(folder: Path, on: str, *, weights: str, options: Mapping[str, Any], not
 def collected(places: Iterable[str | Path], note: Note = print) -> list[dict[str, Any]]:
     """The rows of finished runs in ``places``, each a folder of results or of one run, in the order they were added.
 
-    To each is added ``place``, the folder of the run, and ``evaluations``: by evaluator the newest row about its final weights,
-    or by ``name@best`` about its best epoch. Evaluations of weights that a run no longer has are passed over.
+    To each is added ``place``, the folder of the run, and ``evaluations``: the newest row of each kind by its key, such as
+    ``calibration``, ``calibration[bins = 15]`` or, about the best epoch, ``error@best``. Those of weights that a run no longer
+    has are passed over.
     """
     rows: list[dict[str, Any]] = []
     for place in map(Path, places):
@@ -81,28 +102,47 @@ def _rows_of(place: Path, note: Note) -> list[dict[str, Any]]:
     elif (place / RESULTS).exists():
         root, rows = place, read_rows(place / RESULTS, note)
     elif place.is_dir():
-        raise ValueError(f"{place} is neither the folder of a run (no {SETTINGS}) nor one of results (no {RESULTS})")
+        started = any(place.glob(f"*/*/*/{SETTINGS}"))
+        why = "no run in it is finished yet" if started else f"it has neither {SETTINGS} nor {RESULTS}"
+        raise ValueError(f"{place} is neither the folder of a run nor one of results: {why}")
     else:
-        raise ValueError(f"there is no folder {place}")
+        raise ValueError(f"{place} is a file, not a folder" if place.exists() else f"there is no folder {place}")
     return [{**row, "place": str(root / row["folder"])} for row in rows if isinstance(row.get("folder"), str)]
 
 
 def _evaluations(folder: Path, weights: str | None, note: Note) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for row in read_rows(folder / EVALUATIONS, note):
-        if row.get("checkpoint") == "best":
-            found[f"{row['on']}@best"] = row
-        elif row.get("weights") == weights:
-            found[row["on"]] = row
+    best = checkpoint_sum(folder / BEST)
+    for row in _kept_rows(folder, note):
+        # The weights of a finished run are in its row; those of its best epoch are known by the file they were in.
+        now, then = (best, row.get("file")) if row.get("checkpoint") == "best" else (weights, row.get("weights"))
+        if now is not None and now == then:
+            found[evaluation_key(row["on"], row.get("variant", ""), row["checkpoint"])] = row
     return found
 
 
+def _kept_rows(folder: Path, note: Note) -> list[dict[str, Any]]:
+    """All that was kept; a file that cannot be read is told, and does not stand in the way of other runs."""
+    try:
+        return read_rows(folder / EVALUATIONS, note)
+    except OSError as error:
+        note(f"{folder / EVALUATIONS} cannot be read: {error.strerror}")
+        return []
+
+
 def _tell_differences(rows: Sequence[Mapping[str, Any]], note: Note) -> None:
-    """Numbers that were not measured alike do not compare."""
+    for sentence in unlike(rows):
+        note(sentence)
+
+
+def unlike(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for every evaluation that was not made of all runs of a study in the same way."""
     ways: dict[tuple[str, str, str], set[str]] = {}
     for row in rows:
         for on, evaluation in row["evaluations"].items():
             ways.setdefault((row.get("recipe", ""), row.get("scale", ""), on), set()).add(digest(evaluation["options"]))
-    for (recipe, scale, on), found in ways.items():
-        if len(found) > 1:
-            note(f"{on} of {recipe} at {scale} scale was measured in {len(found)} ways, which do not compare")
+    return [
+        f"{on} of {recipe} at {scale} scale was measured in {len(found)} ways (options or samples), which do not compare"
+        for (recipe, scale, on), found in ways.items()
+        if len(found) > 1
+    ]

@@ -1,18 +1,18 @@
 """The evaluators by name, each as it is asked about a subject: its numbers for tables, its whole result, its pictures."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import asdict
 
 import torch
+from torch import Tensor
 
 from ...checks import nearest
 from ..data import Augment, Files, Resize, Split
 from ..evaluators.box_pictures import box_examples, box_picture
 from ..evaluators.boxes import Progress, with_boxes
-from ..evaluators.calibration import BINS, calibration, temperature_scaling
+from ..evaluators.calibration import calibration, temperature_scaling
 from ..evaluators.confusion import confusion_figures
-from ..evaluators.corruption import BACKGROUND, COMMON, SEVERITIES, corruption_errors
+from ..evaluators.corruption import BACKGROUND, COMMON, corruption_errors
 from ..evaluators.error import errors
 from ..evaluators.gradient_norm import gradient_norms
 from ..evaluators.k_figures import norm_figures, time_figures
@@ -21,46 +21,14 @@ from ..evaluators.predictions import Predictions, predictions
 from ..evaluators.reliability import reliability_figures
 from ..evaluators.speech import speech
 from ..evaluators.training_time import training_times
-from ..training.loaded import Which
 from ..training.loop import as_stored
 from ..training.settings import Settings
+from .base import Evaluator, Finding, Options
 from .subject import Subject
-from .to_birds import PAPER, TransferOptions, transferred
+from .to_birds import birds, transferred
 
 EXAMPLES = 10  # pictures with boxes
-
-
-@dataclass(frozen=True)
-class Options:
-    """What evaluators can be told. ``seed`` decides noise and donors of backgrounds; ``ks`` is for norms and times."""
-
-    bins: int = BINS
-    severities: tuple[int, ...] = SEVERITIES
-    corruptions: tuple[str, ...] = ()
-    seed: int = 0
-    ks: tuple[int, ...] = (1, 3, 5, 7, 9)
-    batches: int = 20
-    transfer: TransferOptions = PAPER
-    batch: int = 200
-    workers: int = 0
-
-
-class Finding(NamedTuple):
-    """``numbers`` for tables, the whole ``result`` as JSON values, and pictures by file name."""
-
-    numbers: dict[str, float | None]
-    result: dict[str, Any]
-    files: dict[str, bytes]
-
-
-class Evaluator(NamedTuple):
-    """What it measures, which of its options matter, which of its numbers come first, and on which checkpoint."""
-
-    about: str
-    measure: Callable[[Subject, Options, Progress], Finding]
-    shown: tuple[str, ...]
-    uses: tuple[str, ...] = ()
-    checkpoint: Which = "last"
+COUNTS = ("n", "classes", "selected_epoch")  # numbers that are whole
 
 
 def evaluator(name: str) -> Evaluator:
@@ -68,12 +36,6 @@ def evaluator(name: str) -> Evaluator:
     if name not in EVALUATORS:
         raise ValueError(f"no evaluator {name!r}{nearest(name, EVALUATORS)}; there are {', '.join(EVALUATORS)}")
     return EVALUATORS[name]
-
-
-def decisive(name: str, subject: Subject, options: Options) -> dict[str, Any]:
-    """All that the numbers of an evaluator depend on beside the weights, as JSON values."""
-    given = asdict(options)
-    return {**subject.samples, **{option: given[option] for option in evaluator(name).uses}}
 
 
 def _error(subject: Subject, options: Options, progress: Progress) -> Finding:
@@ -93,7 +55,8 @@ def _calibration(subject: Subject, options: Options, progress: Progress) -> Find
     scaling = temperature_scaling(seen, fitted, options.bins) if len(seen) > 1 else None
     numbers: dict[str, float | None] = dict(found.summary())
     if scaling is not None:
-        numbers |= {"temperature": scaling.temperature, "ece_scaled": scaling.ece}
+        # Before and after on the samples that the temperature was not fitted on: fewer than all, so ECE is higher by itself.
+        numbers |= {"temperature": scaling.temperature, "ece_before": scaling.ece_before, "ece_scaled": scaling.ece}
     result = {"calibration": asdict(found), "scaling": None if scaling is None else asdict(scaling)}
     return Finding(numbers, result, reliability_figures(found, subject.title, scaling))
 
@@ -146,13 +109,12 @@ def _speech(subject: Subject, options: Options, progress: Progress) -> Finding:
     settings = subject.settings
     if settings is None or settings.data.select is None:
         raise ValueError(f"{subject.title} has no part to select an epoch by, which speech needs (data.select)")
-    own = subject.samples["part"] == settings.data.report and subject.samples["per_class"] == settings.data.report_per_class
     found = speech(
         subject.network,
         subject.report,
         subject.evaluation,
-        subject.history if own else (),  # on other samples the error is not that of the log
-        selection=subject.parts().select,
+        subject.history if subject.own else (),  # on other samples the error is not that of the log
+        selection=subject.parts().select if subject.own else None,
         batch=options.batch,
         workers=options.workers,
         progress=progress,
@@ -203,11 +165,33 @@ def _trained(subject: Subject, name: str) -> tuple[Settings, Split, Augment]:
     if subject.settings is None or train is None:
         raise ValueError(f"{name} needs a run with the data it was trained on, {subject.title} has none here")
     settings = subject.settings.in_epoch(subject.settings.epochs - 1)
-    return settings, train, settings.augment.training(subject.entry)
+    plain = {"repeats": 1, "accumulate": 1, "k_chunk": None, "mixed_precision": "no"}
+    for field, value in plain.items():
+        if getattr(settings, field) != value:
+            raise ValueError(
+                f"{name} measures whole updates in full precision; {subject.title} has {field} = {getattr(settings, field)}"
+            )
+    return settings, as_stored(train, settings.augment.short_side), settings.augment.training(subject.entry)
+
+
+def _training_labels(subject: Subject, options: Options) -> list[Tensor]:
+    train = subject.parts().train
+    return [] if train is None else [train.labels]
+
+
+def _all_labels(subject: Subject, options: Options) -> list[Tensor]:
+    parts = subject.parts()
+    return [part.labels for part in (parts.report, parts.select) if part is not None]
+
+
+def _birds_labels(subject: Subject, options: Options) -> list[Tensor]:
+    return [] if subject.folder is None else [part.labels for part in birds(subject.folder, options.transfer)]
 
 
 def _predictions(subject: Subject, options: Options, progress: Progress) -> Predictions:
     """Made once, whoever asks first."""
+    if len(subject.report) == 0:
+        raise ValueError(f"{subject.samples.get('data', 'the data set')} has no samples in this part")
     if subject.foreign:
         raise ValueError(f"the classes of {subject.title} are not those of {subject.samples['data']}, so none is right or wrong")
     if "report" not in subject.seen:
@@ -233,7 +217,6 @@ def _stored_small(subject: Subject) -> Split:
     return as_stored(subject.report, sizes[0] if sizes and isinstance(sizes[0], int) else None)
 
 
-_OF_K = ("k1", "k3", "k5", "k7", "k9")
 EVALUATORS: Mapping[str, Evaluator] = {
     "error": Evaluator(
         "top-1 and top-5 error with Wilson's 95 % interval, class by class, confusions",
@@ -243,8 +226,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "calibration": Evaluator(
         "ECE with bins (a, b], adaptive ECE, Brier, NLL; temperature scaling for comparison",
         _calibration,
-        shown=("n", "ece", "adaptive_ece", "brier", "nll", "temperature", "ece_scaled"),
+        shown=("n", "ece", "adaptive_ece", "brier", "nll", "temperature", "ece_before", "ece_scaled"),
         uses=("bins",),
+        labels=_all_labels,
     ),
     "localization": Evaluator(
         "boxes from class activation maps, per cent found (data with boxes)",
@@ -262,13 +246,28 @@ EVALUATORS: Mapping[str, Evaluator] = {
         _transfer,
         shown=(),
         uses=("transfer",),
+        labels=_birds_labels,
     ),
     "speech": Evaluator(
         "test error of the epoch with the least validation error (runs with a part to select by)",
         _speech,
         shown=("n", "error", "selected_epoch"),
         checkpoint="best",
+        labels=_all_labels,
     ),
-    "gradient_norm": Evaluator("‖g‖² of a batch at these weights, for every K", _gradient_norm, _OF_K, ("ks", "batches", "seed")),
-    "training_time": Evaluator("time of an update for every K, as a multiple of K = 1", _training_time, _OF_K, ("ks",)),
+    "gradient_norm": Evaluator(
+        "‖g‖² of a batch at these weights, for every K",
+        _gradient_norm,
+        shown=(),
+        uses=("ks", "batches", "seed"),
+        labels=_training_labels,
+    ),
+    "training_time": Evaluator(
+        "time of an update for every K, as a multiple of K = 1",
+        _training_time,
+        shown=(),
+        uses=("ks", "seed"),
+        labels=_training_labels,
+        timed=True,
+    ),
 }

@@ -1,6 +1,7 @@
 """What is evaluated: a network with the samples it is asked about, from the folder of a run or from any code that makes one."""
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -12,6 +13,9 @@ from torch import nn
 
 from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, dataset, read
 from ..data.augment import Step
+from ..data.bulk import without_bad
+from ..data.imagenet import has_boxes
+from ..data.tiny_imagenet import tiny_imagenet_files
 from ..evaluators.predictions import Predictions
 from ..recipes.arms import counts_k
 from ..training.history import Epoch
@@ -53,8 +57,9 @@ class Subject:
     """``network`` and the ``parts`` it is asked about, seen as ``evaluation`` prepares them; all else is there if a run tells it.
 
     ``parts`` are read when they are first asked for. ``foreign``: the network's classes are not those of the samples.
-    ``samples`` says in words which they are. ``settings`` and ``history`` say how the network was trained. ``folder`` is where
-    data sets lie.
+    ``samples`` says in words which they are, ``usual`` which they are if nothing else is asked for. ``settings`` and ``history``
+    say how the network was trained, by ``processes``; ``file`` is the checksum of its checkpoint. ``folder`` is where data sets
+    lie.
     """
 
     network: nn.Module
@@ -63,7 +68,8 @@ class Subject:
     title: str = "network"
     foreign: bool = False
     samples: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: Which = "last"
+    usual: Mapping[str, Any] | None = None
+    file: str | None = None
     settings: Settings | None = None
     history: tuple[Epoch, ...] = ()
     folder: Path | None = None
@@ -79,6 +85,11 @@ class Subject:
     def weights(self) -> str:
         """Checksum of the network's weights."""
         return weights_digest(self.network)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is asked about the samples that its training reported on."""
+        return self.usual is not None and dict(self.samples) == dict(self.usual)
 
     @property
     def entry(self) -> DataSet:
@@ -126,8 +137,9 @@ def run_subject(
         evaluation=resized_view(settings) if foreign else plain,
         title=f"{about['arm']}{k}, seed {about['seed']}",
         foreign=foreign,
-        samples={"data": own.name, "part": part, "per_class": per_class, "subset_seed": own.subset_seed},
-        checkpoint=checkpoint,
+        samples=_said(own, part, per_class),
+        usual=_said(settings.data, settings.data.report, settings.data.report_per_class),
+        file=about["file"],
         settings=settings,
         history=tuple(read_epochs(run)),
         folder=data,
@@ -157,7 +169,9 @@ def network_subject(
     part = samples.part or _only_part(own.name)
     entry = own.entry()
     report = _some(splits, part, samples.per_class, own)
-    side = crop or (None if not isinstance(report, Files) else min(entry.size[1:]))
+    # Files of one size, as Tiny-ImageNet's, are seen as they are, unless another size is asked for.
+    sized = not isinstance(report, Files) or entry.listed is not None
+    side = (None if crop in (None, min(entry.size[1:])) else crop) if sized else crop or min(entry.size[1:])
     steps: list[Step] = [] if side is None else [Resize(round(RESIZED * side)), CenterCrop(side)]
     network = _made(path).eval().to(chosen_device(device))
     return Subject(
@@ -166,8 +180,8 @@ def network_subject(
         evaluation=Augment((*steps, Normalise(mean or entry.mean, std or entry.std))),
         title=path,
         foreign=foreign,
-        samples={"data": own.name, "part": part, "per_class": samples.per_class, "subset_seed": own.subset_seed, "crop": side}
-        | {"mean": list(mean or entry.mean), "std": list(std or entry.std)},
+        samples=_said(own, part, samples.per_class)
+        | {"crop": side, "mean": list(mean or entry.mean), "std": list(std or entry.std), "foreign": foreign},
         folder=Path(data),
     )
 
@@ -186,7 +200,10 @@ def training_view(settings: Settings) -> Augment:
 def chosen_device(name: str | None) -> torch.device:
     """The accelerator that is there, or the CPU; or the one that is named."""
     if name is not None:
-        return torch.device(name)
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
     found = torch.accelerator.current_accelerator()
     return torch.device("cpu") if found is None or not torch.accelerator.is_available() else found
 
@@ -199,13 +216,17 @@ def _norm(entry: DataSet) -> Normalise:
     return Normalise(entry.mean, entry.std)
 
 
+def _said(own: Data, part: str, per_class: int | None) -> dict[str, Any]:
+    return {"data": own.name, "part": part, "per_class": per_class, "subset_seed": own.subset_seed}
+
+
 def _boxed(own: Data, folder: Path, run: Path | None) -> Splits[Split]:
-    """The parts of a data set, with boxes where it has some."""
+    """The parts of a data set, with boxes where they are there."""
     if own.name == "imagenet":
-        return read("imagenet", folder, boxes=True)
-    entry = dataset(own.name)
-    if own.name == "tiny_imagenet" and entry.listed is not None:
-        return entry.listed(folder)
+        return read("imagenet", folder, boxes=has_boxes(folder), skip_bad=own.skip_bad)
+    if own.name == "tiny_imagenet":
+        files = tiny_imagenet_files(folder)
+        return Splits(files.name, {part: without_bad(split, 0) if own.skip_bad else split for part, split in files.parts.items()})
     cache = folder / "cache" if run is None else run.resolve().parents[min(2, len(run.resolve().parents) - 1)] / "cache"
     return splits_of(own, folder, cache)
 
@@ -225,12 +246,16 @@ def _made(path: str) -> nn.Module:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise ValueError(f"{path!r} is neither a folder nor package.module:function")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # code in the folder where the command was typed
     try:
         made = getattr(importlib.import_module(module), name)()
+    except TypeError as error:
+        raise ValueError(f"{path!r} must be a function without arguments that returns the network: {error}") from None
     except ModuleNotFoundError as error:
         raise ValueError(f"no module {error.name!r} for {path!r}; is its folder on PYTHONPATH?") from None
     except AttributeError as error:
         raise ValueError(f"{path!r} cannot be made: {error}") from None
     if not isinstance(made, nn.Module):
-        raise ValueError(f"{path} must return an nn.Module, it returns a {type(made).__name__}")
+        raise ValueError(f"{path} must return an nn.Module, it returned {type(made).__name__}")
     return made

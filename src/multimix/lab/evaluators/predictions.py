@@ -29,7 +29,9 @@ class Predictions:
             raise ValueError(f"labels must be int64 [{len(logits)}], one per row, got {labels.dtype} {list(labels.shape)}")
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= logits.shape[1]:
-            raise ValueError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {low} … {high}")
+            raise ValueError(
+                f"labels must lie in 0 … {logits.shape[1] - 1}, since there are {logits.shape[1]} outputs, got {low} … {high}"
+            )
         bad = (~logits.isfinite()).any(dim=1).nonzero().flatten().tolist()
         if bad:
             more = ", …" if len(bad) > 5 else ""

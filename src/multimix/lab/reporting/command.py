@@ -14,11 +14,11 @@ from ..sweep.compare import comparison
 from ..sweep.figures import figures
 from ..sweep.plan import Entry
 from ..sweep.sheets import sheets
-from ..sweep.stored import read_plan
 from ..terminal import note
 from ..training.run import RESULTS
+from ..training.settings import Settings
 from .page import Costs, page
-from .samples import first_batch, plain_picture, samples_picture
+from .samples import FirstBatch, first_batch, plain_picture, samples_picture
 from .study import Study, studies
 
 Progress = Callable[[Sequence[Study]], Iterable[Study]]
@@ -40,6 +40,8 @@ def reports(
     progress: Progress = iter,
 ) -> list[Written]:
     """A page for every recipe and scale among the finished runs in ``places``; ``data`` None leaves mixed samples out."""
+    if not places:
+        raise ValueError("report needs the folder of results or of a run, such as multimix-runs")
     rows = collected(places, note)
     if not rows:
         raise ValueError(f"there are no finished runs in {', '.join(map(str, places))}; multimix train makes some")
@@ -47,7 +49,7 @@ def reports(
     written = []
     for study in progress(studies(rows, recipes)):
         pictures = [] if data is None else _samples(study, Path(data))
-        made = page(study, _costs(study, places, recipes), pictures, command)
+        made = page(study, _costs(study, places), pictures, command)
         folder = Path(out) / study.name
         make_folder(folder)
         target = Path(out) / f"{study.name}.html"
@@ -58,46 +60,49 @@ def reports(
     return written
 
 
-def _costs(study: Study, places: Sequence[str | Path], recipes: Mapping[str, Recipe]) -> Costs:
-    """What sweeps among the places compare; without one, all lines as they are."""
+def _costs(study: Study, places: Sequence[str | Path]) -> Costs:
+    """What sweeps among the places compare; without one, the lines that differ by nothing but method and K."""
     for place in map(Path, places):
-        if (place / RESULTS).exists() and read_plan(place, note):
-            title = study.recipe.title
-            own = [sheet for sheet in sweep_sheets(place, study.rows, recipes) if sheet.title.startswith(f"{title},")]
-            prefix = f"{study.recipe.name}/{study.scale}/"
-            drawn = sweep_figures(place, study.rows, recipes)
-            chosen = {name.removeprefix(prefix): content for name, content in drawn.items() if name.startswith(prefix)}
+        if (place / RESULTS).exists():
+            own = sweep_sheets(place, study.rows, study.recipe, study.scale)
             if own:
-                return Costs(own, chosen)
-    entries = [Entry("steps", row["arm"], row["k"], row["seed"], row["digest"]) for row in study.rows]
+                return Costs(own, sweep_figures(place, study.rows, study.recipe, study.scale))
+    alike, others = study.alike()
+    if len(alike) < 2:
+        return Costs((), {})
+    entries = [Entry("steps", line.arm, line.k, seed, line.digest) for line in alike for seed in line.seeds]
     found = comparison(study.recipe, study.scale, study.rows, entries)
-    return Costs(sheets(found), figures(found, stem="cost")) if len(study.lines) > 1 else Costs((), {})
+    if others:
+        words = ", ".join(study.label(line) for line in others)
+        found = found._replace(notes=(*found.notes, f"left out, since more than method and K differ: {words}"))
+    return Costs(sheets(found), figures(found, stem="cost"))
 
 
 def _samples(study: Study, data: Path) -> list[tuple[str, bytes]]:
-    """Pictures of the first update of the first seed of every line; none where the data are not there, which is said."""
+    """Pictures of the first update of the first seed of every line; none where the data are not there, which is said once."""
     found = []
+    missing: dict[str, list[str]] = {}
     for line in study.lines:
-        row = study.row(line)
+        row, words = study.row(line), study.label(line)
         try:
             subject = run_subject(row["place"], data)
             train = subject.parts().train
         except (ValueError, OSError) as error:
-            note(f"no mixed samples of {line.label}: {error}")
+            missing.setdefault(str(error), []).append(words)
             continue
         if subject.settings is None or train is None:
-            note(f"no mixed samples of {line.label}: its training data are not in {data}")
+            missing.setdefault(f"training data are not in {data}", []).append(words)
             continue
-        batch = first_batch(subject.settings, row["seed"], train)
-        classes = train.classes
-        title = f"{line.label}, seed {row['seed']}, first update"
-        if isinstance(subject.settings.method, NoMix | Cutout):
-            found.append((f"{title}: samples as the network saw them", plain_picture(batch, subject.settings, classes)))
-        elif batch.layer is not None:
-            found.append(
-                (f"{title}: pairs that were mixed at layer {batch.layer}", samples_picture(batch, subject.settings, classes))
-            )
-        else:
-            words = f"{title}: a sample, its mixtures in ascending order of λ, its partner"
-            found.append((words, samples_picture(batch, subject.settings, classes)))
+        batch = first_batch(subject.settings, row["seed"], train, processes=line.processes)
+        found.append(_picture(batch, subject.settings, train.classes, f"{words}, seed {row['seed']}, first update"))
+    for why, lines in missing.items():
+        note(f"no mixed samples of {', '.join(lines)}: {why}")
     return found
+
+
+def _picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], title: str) -> tuple[str, bytes]:
+    if isinstance(settings.method, NoMix | Cutout):
+        return f"{title}: samples as the network saw them", plain_picture(batch, settings, classes)
+    if batch.layer is not None:
+        return f"{title}: pairs that were mixed at layer {batch.layer}", samples_picture(batch, settings, classes)
+    return f"{title}: a sample, its mixtures in ascending order of λ, its partner", samples_picture(batch, settings, classes)

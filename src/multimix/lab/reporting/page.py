@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..evaluation.kept import PICTURES
+from ..evaluation.kept import PICTURES, unlike
+from ..evaluation.measures import EVALUATORS
 from ..report import document, heading, paragraph, picture, preformatted
 from ..sheet import Sheet
 from ..tables import TABLES
@@ -13,10 +14,10 @@ from ..tables.found import filled
 from ..tables.shown import sheets as paper_sheets
 from ..training.figures import recipe_figures
 from ..training.gathered import WORDS
-from ..training.table import recipe_sheet
+from ..training.table import ECE, recipe_sheet
 from . import tables
 from .reliability import Panel, pooled, reliability_grid
-from .study import ECE, Study, findings
+from .study import Study, findings
 
 ALTS: Mapping[str, str] = {
     "error": "Error after every epoch, a curve for every line",
@@ -76,15 +77,18 @@ def page(study: Study, costs: Costs, samples: Sequence[tuple[str, bytes]], comma
         preformatted(command),
     ]
     runs, seeds = sum(len(line.seeds) for line in study.lines), ", ".join(map(str, study.seeds))
-    lead = f"{runs} runs: {len(study.lines)} ways of training, seeds {seeds}; {WORDS[study.scale]}. {study.recipe.about}"
+    ways = "1 way" if len(study.lines) == 1 else f"{len(study.lines)} ways"
+    lead = f"{runs} runs: {ways} of training, seeds {seeds}; {WORDS[study.scale]}. {study.recipe.about}"
     return Made(document(study.recipe.title, lead, parts, contents=True), files)
 
 
 def _warning(study: Study) -> list[str]:
-    few = [line.label for line in study.lines if len(line.seeds) < 3]
-    if not few:
-        return []
-    return [paragraph(f"Fewer than three seeds: {', '.join(few)}. One run says little about a method.")]
+    """What stands against taking the numbers at face value."""
+    sentences = unlike(study.rows)
+    few = [study.label(line) for line in study.lines if len(line.seeds) < 3]
+    if few:
+        sentences.append(f"Fewer than three seeds: {', '.join(few)}. So few say little about a method.")
+    return [paragraph(sentence) for sentence in sentences]
 
 
 def _papers(study: Study) -> list[str]:
@@ -125,7 +129,7 @@ def _reliability(study: Study) -> dict[str, bytes]:
         results = [found["result"]["calibration"] for found in study.results(line, "calibration")]
         whole = line.summary(ECE)
         if results and whole is not None and len({len(result["bins"]) for result in results}) == 1:
-            panels.append(Panel(line.label, whole, pooled(results)))
+            panels.append(Panel(study.label(line), whole, pooled(results)))
     return reliability_grid(panels) if panels else {}
 
 
@@ -152,11 +156,12 @@ def _classes(study: Study) -> list[str]:
 def _evaluations(study: Study) -> list[str]:
     parts = []
     for on in study.evaluated():
-        if on == "transfer":
-            parts += [heading("Transfer to birds"), *tables.sheet_parts(tables.transfer(study))]
-        elif on not in ("calibration", "error"):
-            parts += [heading(on.replace("_", " ").replace("@best", "").capitalize())]
-            parts += tables.sheet_parts(tables.evaluation(study, on))
+        name = tables.evaluator_of(on)
+        if name not in EVALUATORS or on in ("calibration", "error"):
+            continue
+        words = on.replace(name, "Transfer to birds" if name == "transfer" else name.replace("_", " ").capitalize())
+        parts.append(heading(words.replace("@best", " (best epoch)")))
+        parts += tables.sheet_parts(tables.transfer(study, on) if name == "transfer" else tables.evaluation(study, on))
     return parts
 
 
@@ -168,11 +173,11 @@ def _boxes(study: Study) -> list[str]:
         files = [place / PICTURES / "localization" / "boxes.png" for place in places]
         there = [path for path in files if path.exists()]
         if there:
-            parts.append(picture(there[0].read_bytes(), f"Pictures with true and predicted boxes, {line.label}"))
+            parts.append(picture(there[0].read_bytes(), f"Pictures with true and predicted boxes, {study.label(line)}"))
     return [heading("Boxes"), *parts] if parts else []
 
 
 def _samples(samples: Sequence[tuple[str, bytes]]) -> list[str]:
     if not samples:
         return []
-    return [heading("Mixed samples of these runs"), *(picture(content, words, words) for words, content in samples)]
+    return [heading("Mixed samples of these runs"), *(picture(content, words, words, small=True) for words, content in samples)]

@@ -34,8 +34,8 @@ class FirstBatch(NamedTuple):
     layer: str | None
 
 
-def first_batch(settings: Settings, seed: int, train: Split) -> FirstBatch:
-    """What the first update of a run by one process saw: samples, augmentation, pairs, masks and λ are functions of its seed.
+def first_batch(settings: Settings, seed: int, train: Split, *, processes: int = 1) -> FirstBatch:
+    """What the first process of a run saw in its first update: everything drawn is a function of the seed.
 
     Saliency, where it is needed, is that of the network before it learnt anything. On another device last bits may differ.
     """
@@ -50,7 +50,7 @@ def first_batch(settings: Settings, seed: int, train: Split) -> FirstBatch:
             batch=now.batch,
             seed=seed,
             rank=0,
-            world=now.accumulate,
+            world=processes * now.accumulate,
             repeats=now.repeats,
         )
         x, y = next(iter(loader.epoch(0)))
@@ -61,7 +61,7 @@ def first_batch(settings: Settings, seed: int, train: Split) -> FirstBatch:
     return FirstBatch(x, y, plan.partner, plan.lam, mixed, plan.layer)
 
 
-def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, pairs: int = 4, note: str = "") -> bytes:
+def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, pairs: int = 4) -> bytes:
     """PNG: for each of the first ``pairs`` samples itself, its K mixtures with their λ, and its partner."""
     entry = settings.data.entry()
     shown = [i for i in range(len(batch.x)) if int(batch.partner[i]) != i][:pairs] or [0]
@@ -75,12 +75,10 @@ def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, .
         titles = [_short(classes[int(batch.y[i])]), *words, _short(classes[int(batch.y[j])])]
         for axes, picture, title in zip(row, pictures, titles, strict=True):
             _draw(axes, picture, entry.mean, entry.std, title)
-    if note:
-        sheet.suptitle(note, fontsize=8, color=SOFT, parse_math=False)
     return png(sheet, dpi=110)
 
 
-def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, count: int = 8, note: str = "") -> bytes:
+def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, count: int = 8) -> bytes:
     """PNG: the first ``count`` samples of a run that mixes nothing visible."""
     entry = settings.data.entry()
     seen = batch.x if batch.mixed is None else batch.mixed[0]
@@ -89,8 +87,6 @@ def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...
     grid: Any = sheet.subplots(1, count, squeeze=False)
     for axes, picture, label in zip(grid[0], seen, batch.y, strict=False):
         _draw(axes, picture, entry.mean, entry.std, _short(classes[int(label)]))
-    if note:
-        sheet.suptitle(note, fontsize=8, color=SOFT, parse_math=False)
     return png(sheet, dpi=110)
 
 

@@ -7,9 +7,9 @@ from ..digits.comparison import holm
 from ..recipes import RECIPES, Recipe
 from ..recipes.base import SCALES, Scale
 from ..statistics import Paired
-from ..training.gathered import Gathered, Line, Rows, gathered
+from ..training.gathered import Gathered, Line, Rows, beside_method, gathered
+from ..training.table import ECE, settings_marks
 
-ECE = "calibration.ece"
 MEASURES: Mapping[str, str] = {"error": "error", ECE: "ECE"}
 
 
@@ -46,6 +46,21 @@ class Study(NamedTuple):
         """All seeds that were run."""
         return sorted({seed for line in self.lines for seed in line.seeds})
 
+    def label(self, line: Line) -> str:
+        """The line's name, with the mark it has in the table of results where settings differ."""
+        marks = settings_marks(self.found.lines)
+        return f"{line.label} {marks[line.differs]}" if line.differs else line.label
+
+    def alike(self) -> tuple[list[Line], list[Line]]:
+        """Lines that differ by nothing but method and K, of several such groups that of most runs; and the others."""
+        groups: dict[tuple[str, ...], list[Line]] = {}
+        for line in self.lines:
+            own = groups.setdefault(beside_method(line), [])
+            if all((line.arm, line.k) != (other.arm, other.k) for other in own):
+                own.append(line)
+        most = max(groups.values(), key=lambda lines: sum(len(line.seeds) for line in lines))
+        return most, [line for line in self.lines if line not in most]
+
     def row(self, line: Line, seed: int | None = None) -> Mapping[str, Any]:
         """The row of one run of a line, of its first seed if none is named."""
         seed = line.seeds[0] if seed is None else seed
@@ -67,7 +82,7 @@ class Study(NamedTuple):
         found = []
         for line in self.lines:
             against = [("none", self.found.with_none(line, field)), (f"{line.arm} K = 1", self.found.with_one(line, field))]
-            found += [Compared(line.label, other, measure, paired) for other, paired in against if paired is not None]
+            found += [Compared(self.label(line), other, measure, paired) for other, paired in against if paired is not None]
         corrected = holm([one.paired.p_t for one in found])
         return [one._replace(p_holm=p) for one, p in zip(found, corrected, strict=True)]
 
@@ -110,7 +125,8 @@ def _sentence(word: str, other: str, compared: Sequence[Compared]) -> str:
     ]
     if len(compared) > 1 and (lower or higher):
         sure = [one for one in [*lower, *higher] if one.p_holm < 0.05]
-        parts.append(f"After Holm's correction for their number {len(sure) or 'none'} of them has p < 0.05{_named(sure)}.")
+        verb = "has" if len(sure) < 2 else "have"
+        parts.append(f"After Holm's correction for their number {len(sure) or 'none'} of them {verb} p < 0.05{_named(sure)}.")
     return " ".join(parts)
 
 

@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..evaluation.measures import EVALUATORS
+from ..evaluation.measures import COUNTS, EVALUATORS
 from ..report import notes, table
-from ..sheet import NOTHING, Sheet, difference_cell, mean_cell
+from ..sheet import NOTHING, Sheet, difference_cell, mean_cell, whole_cells
 from ..training.gathered import Line
-from .study import ECE, MEASURES, Study
+from ..training.table import ECE
+from .study import MEASURES, Study
 
 MOST = 3  # confusions of a line that are named
 
 
 def sheet_parts(sheet: Sheet) -> list[str]:
     """A sheet as HTML without its title: the table, and its notes below it."""
-    rows = [[" ".join(part for part in cell if part) for cell in line] for line in sheet.lines]
-    return [table(sheet.heads, rows), notes(sheet.notes)]
+    return [table(sheet.heads, whole_cells(sheet)), notes(sheet.notes)]
 
 
 def comparisons(study: Study) -> Sheet:
@@ -32,7 +32,10 @@ def comparisons(study: Study) -> Sheet:
         own = [found[measure].get((line, other)) for measure in shown]
         cells = [(f"{line} − {other}", ""), (str(max(one.paired.n for one in own if one is not None)), "")]
         for one in own:
-            cells += [difference_cell(one and one.paired), (NOTHING if one is None else f"{one.p_holm:.3f}", "")]
+            cells += [
+                difference_cell(one and one.paired),
+                (NOTHING if one is None else "< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}", ""),
+            ]
         lines.append(cells)
     words = [
         "first minus second over common seeds, in points: below 0 the first is better; p of the paired t-test",
@@ -43,43 +46,61 @@ def comparisons(study: Study) -> Sheet:
 
 def evaluation(study: Study, on: str) -> Sheet:
     """The numbers of one evaluator: a line of the study each, means over the seeds."""
-    name = on.partition("@")[0]
+    name = evaluator_of(on)
     entry = EVALUATORS[name]
     lines = [line for line in study.lines if study.results(line, on)]
-    names = [key for key in entry.shown if any(line.values(f"{on}.{key}") for line in lines)]
+    every = dict.fromkeys(key for line in lines for found in study.results(line, on) for key in found["numbers"])
+    names = [key for key in entry.shown or every if any(line.values(f"{on}.{key}") for line in lines)]
     heads = ["", "seeds", *(key.replace("_", " ") for key in names)]
     body = []
     for line in lines:
-        cells = [(line.label, ""), (str(len(study.results(line, on))), "")]
+        cells = [(study.label(line), ""), (str(len(study.results(line, on))), "")]
         for key in names:
             whole = line.summary(f"{on}.{key}")
-            cells.append((f"{whole.mean:.0f}", "") if whole and key in ("n", "selected_epoch") else mean_cell(whole))
+            cells.append((f"{whole.mean:.0f}", "") if whole and key in COUNTS else mean_cell(whole))
         body.append(cells)
-    words = [f"{entry.about}; ±: 95 % t-interval over seeds"]
+    words = [f"{entry.about}{_unusual(on)}; ±: 95 % t-interval over seeds"]
     if name == "calibration":
-        words.append("ece scaled: after temperature scaling, measured on samples that the temperature was not fitted on")
+        words.append(
+            "ece before, ece scaled: before and after temperature scaling, on samples that the temperature was not fitted on"
+        )
     return Sheet(name, heads, body, words)
 
 
-def transfer(study: Study) -> Sheet:
+def evaluator_of(key: str) -> str:
+    """The evaluator's name in the key of an evaluation.
+
+    >>> evaluator_of("calibration[bins = 15]@best")
+    'calibration'
+    """
+    return key.partition("@")[0].partition("[")[0]
+
+
+def _unusual(key: str) -> str:
+    """What is unusual about an evaluation, in words."""
+    options = key.partition("[")[2].rpartition("]")[0]
+    return (f"; {options}" if options else "") + ("; weights of the best epoch" if key.endswith("@best") else "")
+
+
+def transfer(study: Study, on: str) -> Sheet:
     """What was found on birds after every epoch (or step): a line for every line and measure."""
-    lines = [line for line in study.lines if study.results(line, "transfer")]
+    lines = [line for line in study.lines if study.results(line, on)]
     names: dict[str, None] = {}
     last = 0
     for line in lines:
-        for key in study.results(line, "transfer")[0]["numbers"]:
+        for key in study.results(line, on)[0]["numbers"]:
             name, _, number = key.rpartition("_")
             names[name] = None
             last = max(last, int(number))
     body = []
     for line in lines:
         for name in names:
-            means = [mean_cell(line.summary(f"transfer.{name}_{i}"), 1) for i in range(1, last + 1)]
-            body.append([(f"{line.label}, {name.replace('transfer_', '').replace('_', ' ')}", ""), *means])
-    unit = study.results(lines[0], "transfer")[0]["result"]["unit"]
+            means = [mean_cell(line.summary(f"{on}.{name}_{i}"), 1) for i in range(1, last + 1)]
+            body.append([(f"{study.label(line)}, {name.replace('transfer_', '').replace('_', ' ')}", ""), *means])
+    unit = study.results(lines[0], on)[0]["result"]["unit"]
     words = [
-        f"per cent after each {unit}: error on the birds' classes; text, reference, complement: birds found by three readings of "
-        "the paper's threshold of 0.75 (docs/evaluation.md)"
+        f"per cent after each {unit}{_unusual(on)}: error on the birds' classes; text, reference, complement: birds found by "
+        "three readings of the paper's threshold of 0.75 (docs/evaluation.md)"
     ]
     return Sheet("transfer", ["", *map(str, range(1, last + 1))], body, words)
 
@@ -90,14 +111,14 @@ def confusions(study: Study) -> Sheet:
     for line in study.lines:
         results = [found["result"] for found in study.results(line, "error")]
         if results:
-            body.append([(line.label, ""), (_hardest(results), ""), (_frequent(results), "")])
+            body.append([(study.label(line), ""), (_hardest(results), ""), (_frequent(results), "")])
     words = ["all seeds together; a share is of the samples of the true class"]
     return Sheet("classes", ["", "highest error", "most frequent confusions"], body, words)
 
 
 def settings_parts(study: Study) -> list[str]:
     """HTML: what all lines have in common, and what each has of its own."""
-    given = {line.label + (f" ({line.digest})" if line.differs else ""): study.row(line)["settings"] for line in study.lines}
+    given = {study.label(line): study.row(line)["settings"] for line in study.lines}
     first = next(iter(given.values()))
     same = {key: value for key, value in first.items() if all(one.get(key, "–") == value for one in given.values())}
     own = list(dict.fromkeys(key for one in given.values() for key in one if key not in same))
@@ -129,7 +150,7 @@ def _run_cells(study: Study, line: Line, seed: int) -> list[str]:
     row, run = study.row(line, seed), (line.runs or {})[seed]
     ece = run.value(ECE)
     return [
-        line.label,
+        study.label(line),
         str(seed),
         f"{run.value(study.recipe.reported(study.scale)):.2f}",
         f"{run.outcome.best:.2f}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..recipes import RECIPES
+from ..data import dataset
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
 from ..results import make_folder, write_atomically
@@ -51,34 +51,36 @@ def run(
     if rebuild:
         _report(chosen, scale, out)
         return
+    _check_data(chosen.settings(scale).data.name, data)
     asked: dict[str, Any] = {"methods": tuple(methods), "ks": tuple(ks), "seeds": tuple(seeds)}
     changed = {**_shared(chosen, scale, jobs), **(changes or {})}
     costs, failures = _costs(chosen, scale, asked, changed, data, out) if "compute" in equal else (None, [])
     planned = swept(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
     plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
-    keep_plan(out, plan, note)
+    keep_plan(out, plan)
     _introduce(chosen, scale, planned, equal)
     failures += trained([one.run for one in planned], data=data, out=out, jobs=jobs, retry=retry, note=note)
-    _report(chosen, scale, out)
+    _report(chosen, scale, out, dict(changes or {}))
     _list(failures)
     if failures:
-        raise ValueError(f"{_count(len(failures), 'run')} failed; they are listed above, and the same command tries them again")
+        raise ValueError(f"{_count(len(failures), 'run')} failed, as listed above; the same command tries again")
 
 
-def sweep_sheets(out: str | Path, rows: Rows, recipes: Mapping[str, Recipe] = RECIPES) -> list[Sheet]:
-    """The tables of all sweeps in a folder of results."""
-    found = [_sheets(group, recipes[group.recipe], rows) for group in groups(read_plan(out)) if group.recipe in recipes]
-    return [sheet for own in found for sheet in own]
+def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Sheet]:
+    """The tables of all sweeps of a recipe at a scale in a folder of results."""
+    return [sheet for group in _groups(out, recipe, scale) for sheet in _sheets(group, recipe, rows)]
 
 
-def sweep_figures(out: str | Path, rows: Rows, recipes: Mapping[str, Recipe] = RECIPES) -> dict[str, bytes]:
-    """Their figures, PNG and SVG, by ``recipe/scale/name``."""
+def sweep_figures(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> dict[str, bytes]:
+    """Their figures, PNG and SVG, by file name."""
     files: dict[str, bytes] = {}
-    for group in groups(read_plan(out)):
-        if group.recipe in recipes:
-            drawn = _figures(group, _compared(group, recipes[group.recipe], rows))
-            files |= {f"{group.recipe}/{group.scale}/{name}": content for name, content in drawn.items()}
+    for group in _groups(out, recipe, scale):
+        files |= _figures(group, _compared(group, recipe, rows))
     return files
+
+
+def _groups(out: str | Path, recipe: Recipe, scale: Scale) -> list[Group]:
+    return [group for group in groups(read_plan(out, note)) if (group.recipe, group.scale) == (recipe.name, scale)]
 
 
 def written(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
@@ -94,17 +96,24 @@ def written(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[P
     return [folder / name for name in files]
 
 
-def _report(recipe: Recipe, scale: Scale, out: Path) -> None:
-    own = [group for group in groups(read_plan(out, note)) if (group.recipe, group.scale) == (recipe.name, scale)]
+def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
+    """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
+    own = _groups(out, recipe, scale)
     if not own:
         raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
     rows = read_rows(out / RESULTS, note)
-    for group in own:
+    for group in (group for group in own if changes is None or group.changes == changes):
         for sheet in _sheets(group, recipe, rows):
             Console().print(terminal(sheet), "")
     for group in own:
         for path in written(out, rows, group, recipe):
             print(f"wrote {path}")
+
+
+def _check_data(name: str, folder: Path) -> None:
+    """Raise one sentence, instead of one for every run, if there are no data at all."""
+    if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):
+        raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
 
 
 def _costs(

@@ -1,8 +1,6 @@
 """What an update of every arm costs, measured side by side and kept, so that a sweep that goes on plans the same runs."""
 
-import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +15,8 @@ from torch import Tensor
 
 from ...methods import NoMix
 from ...warmup import warmup
-from ..results import make_folder, write_atomically
+from ..results import processor
+from ..rows import append_row, read_rows
 from ..terminal import note as say
 from ..training.loop import Training
 from ..training.run import Run, engine, splits_of
@@ -25,7 +24,7 @@ from ..training.step import update
 from .child import Child
 from .plan import Arm
 
-FILE, LOG = "sweep-costs.json", "sweep-costs.log"
+FILE, LOG = "sweep-costs.jsonl", "sweep-costs.log"
 ROUNDS, WARM = 7, 2  # updates of every arm that count, and before them some that do not
 BASE: Arm = (NoMix.name, 1)
 Note = Callable[[str], None]
@@ -52,9 +51,10 @@ def measured(base: Run, runs: Sequence[Run], *, data: str | Path, out: str | Pat
     """
     out = Path(out)
     own = {(run.arm, run.k): run for run in runs}
-    kept = _read(out / FILE, note)
+    kept = [record for record in read_rows(out / FILE, note) if isinstance(record.get("cost"), float)]
     wanted = {arm: _key(base, run) for arm, run in own.items()}
-    costs = {arm: record["cost"] for arm, key in wanted.items() for record in kept if _matches(record, key)}
+    # The first that was kept counts, so that a sweep beside this one, which measured as well, changes no plan.
+    costs = {arm: record["cost"] for arm, key in wanted.items() for record in reversed(kept) if _matches(record, key)}
     missing = {arm: run for arm, run in own.items() if arm not in costs}
     if not missing:
         return Found(costs, {})
@@ -64,9 +64,7 @@ def measured(base: Run, runs: Sequence[Run], *, data: str | Path, out: str | Pat
         seconds, without = updates.seconds[arm], updates.seconds[BASE]
         # For every sample of an epoch: K times the batch makes K times fewer updates.
         costs[arm] = seconds / missing[arm].settings.batch / (without / base.settings.batch)
-        kept.append({**wanted[arm], "cost": costs[arm], "seconds": seconds, "seconds_without_mixing": without})
-    make_folder(out)
-    write_atomically(out / FILE, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
+        append_row(out / FILE, {**wanted[arm], "cost": costs[arm], "seconds": seconds, "seconds_without_mixing": without})
     return Found(costs, updates.broken)
 
 
@@ -152,31 +150,11 @@ def _key(base: Run, run: Run) -> dict[str, Any]:
         "k": run.k,
         "digest": run.settings.digest(),
         "without_mixing": base.settings.digest(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "machine": f"{processor()}, {os.cpu_count()} cores",
         "device": run.settings.running.device,
         "threads": torch.get_num_threads() if threads is None else threads,
     }
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def _matches(record: dict[str, Any], key: dict[str, Any]) -> bool:
     return all(record.get(name) == value for name, value in key.items())
-
-
-def _read(path: Path, note: Note) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return [record for record in content if isinstance(record["cost"], float)]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError):
-        note(f"{path} is damaged: costs are measured again")
-        return []

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ..recipes.arms import counts_k
 from ..report import png, svg
@@ -83,7 +83,10 @@ def _by_cost(found: Comparison) -> Figure | None:
                     place = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7, "color": look["color"]}
                     axes.annotate(str(one.line.k), spot, **place)
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        # Where the costs are close together, powers of ten alone would leave an axis without numbers.
+        spent = [one.seconds for one in lines if one.seconds]
+        near = bool(spent) and max(spent) < 4 * min(spent)
+        axes.xaxis.set_major_locator(MaxNLocator(5) if near else LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))  # 0.2, not 2 × 10⁻¹
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(0.1)

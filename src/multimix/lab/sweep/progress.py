@@ -118,7 +118,8 @@ class Display:
 
 def called(run: Run) -> str:
     """The run in words; with its epochs, since one arm may have several budgets."""
-    return f"{run.title}, {run.settings.epochs} epoch{'' if run.settings.epochs == 1 else 's'}"
+    name = run.title.partition(": ")[2]  # without the recipe, which all have in common
+    return f"{name}, {run.settings.epochs} epoch{'' if run.settings.epochs == 1 else 's'}"
 
 
 def work(run: Run) -> float:

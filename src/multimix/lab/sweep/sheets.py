@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..recipes.arms import counts_k
 from ..sheet import NOTHING, Cell, Sheet, difference_cell, mean_cell, number
 from ..statistics import Paired, Summary, summary
-from ..training.gathered import WORDS
+from ..training.gathered import BASELINE, WORDS
 from .compare import Compared, Comparison, Cut, Spent, beside, cut, over_seeds, rows_of, seconds_of
 from .plan import Equal
 
@@ -53,8 +53,8 @@ def _equal(found: Comparison, equal: Equal, lines: Sequence[Compared], changed: 
     heads = [*HEADS, found.timed, "budget", f"{found.field} error", "vs K = 1", "vs none"]
     notes = [
         MEANING[equal],
-        f"budget: what was spent, as a multiple of no mixing{_rounding(lines, equal)}; rows: samples and mixtures that passed "
-        "the network, without the pass for saliency; n: seeds",
+        f"budget: what was spent, as a multiple of {_reference(lines)}{_rounding(lines, equal)}; rows: samples and mixtures that "
+        "passed the network, without the pass for saliency; n: seeds",
         "errors in per cent; ±: 95 % t-interval over seeds, one has none; differences paired over common seeds, p of the t-test"
         + _many([one.with_one for one in lines] + [one.with_none for one in lines]),
         *found.notes,
@@ -122,6 +122,10 @@ def _not_reached(found: Comparison, reached: Cut) -> list[str]:
 
 def _title(found: Comparison, words: str, changed: str) -> str:
     return f"{found.recipe.title}, {words} ({WORDS[found.scale]}{'; ' + changed if changed else ''})"
+
+
+def _reference(lines: Sequence[Compared]) -> str:
+    return "no mixing" if any(one.line.arm == BASELINE for one in lines) else "the method's own K = 1"
 
 
 def _rounding(lines: Sequence[Compared], equal: Equal) -> str:

@@ -1,17 +1,17 @@
 """The plans of sweeps as they are kept beside the results, so that their comparisons can be made again from rows alone."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..recipes.base import Scale
-from ..results import digest, make_folder, write_atomically
+from ..results import digest
+from ..rows import append_row, read_rows
 from ..terminal import note as say
 from .plan import Entry, Equal, Planned
 
-FILE = "sweep.json"
+FILE = "sweep.jsonl"
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,22 @@ class Group(NamedTuple):
 
 
 def read_plan(out: str | Path, note: Callable[[str], None] = say) -> list[Stored]:
-    """All sweeps in a folder of results, the newest last; none if there is no file, or it is damaged, which ``note`` is told."""
-    path = Path(out) / FILE
-    try:
-        return [_stored(record) for record in json.loads(path.read_text(encoding="utf-8"))]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError):
-        note(f"{path} is damaged and left out; the same multimix sweep writes it again")
-        return []
+    """All sweeps in a folder of results, each once, the newest last; ``note`` is told about what cannot be read."""
+    found: dict[str, Stored] = {}
+    for record in read_rows(Path(out) / FILE, note):
+        try:
+            plan = _stored(record)
+        except (KeyError, TypeError):
+            note(f"{Path(out) / FILE} has a sweep of another version, which is left out")
+            continue
+        found.pop(plan.arguments, None)  # the same sweep again goes to the end
+        found[plan.arguments] = plan
+    return list(found.values())
 
 
-def keep_plan(out: str | Path, plan: Stored, note: Callable[[str], None] = say) -> None:
-    """Add a sweep, in place of one with the same arguments."""
-    others = [stored for stored in read_plan(out, note) if stored.arguments != plan.arguments]
-    make_folder(Path(out))
-    records = [{**asdict(stored), "runs": [run._asdict() for run in stored.runs]} for stored in [*others, plan]]
-    write_atomically(Path(out) / FILE, (json.dumps(records, indent=1, ensure_ascii=False) + "\n").encode())
+def keep_plan(out: str | Path, plan: Stored) -> None:
+    """Add a sweep: a row of its own, so that sweeps in one folder at the same time do not lose each other."""
+    append_row(Path(out) / FILE, {**asdict(plan), "runs": [run._asdict() for run in plan.runs]})
 
 
 def entries(planned: Sequence[Planned]) -> tuple[Entry, ...]:

@@ -103,6 +103,10 @@ class _Workers:
         if end.how == "done" and end.value.error is not None:
             self.display.finished(job.run, end.value.error)
             return
+        done = finished(job.run, self.out, self.display.note)
+        if end.how != "done" and done is not None:  # it was ended after its last word
+            self.display.finished(job.run, done.last)
+            return
         reason = end.value.reason if end.how == "done" else str(end.value)
         self.tried[job.run.folder] += 1
         if end.how != "done" and self.tried[job.run.folder] <= self.retry:

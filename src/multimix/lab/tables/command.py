@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -11,10 +10,8 @@ from ..recipes.base import Scale
 from ..results import make_folder, write_atomically
 from ..sheet import markdown, records_csv, terminal
 from ..terminal import note
-from ..training.loaded import SETTINGS
-from ..training.run import RESULTS
 from . import TABLES, paper_table
-from .found import filled, largest_scale
+from .found import Filled, filled, largest_scale
 from .shown import listing, page, records, sheets
 
 
@@ -25,31 +22,24 @@ def run(number: str | None, *, places: Sequence[Path], scale: Scale | None, out:
     written there as Markdown, CSV and HTML.
     """
     table = None if number is None else paper_table(number)
-    rows = _rows(places)
+    rows = collected(places, note)
     if table is None:
         Console().print(listing(list(TABLES.values()), rows, demo))
         return
     found = filled(table, scale or largest_scale(table, rows, demo) or "paper", rows, demo)
     shown = sheets(found)
+    written = [] if out is None else _written(found, out, "\n".join(map(markdown, shown)))
     for sheet in shown:
         Console().print(terminal(sheet))
-    if out is not None:
-        texts = {
-            "md": "\n".join(map(markdown, shown)),
-            "csv": records_csv(records(found)),
-            "html": page(found),
-        }
-        make_folder(out)
-        for ending, text in texts.items():
-            path = out / f"table-{table.number}.{ending}"
-            write_atomically(path, text.encode())
-            print(f"wrote {path}")
+    for path in written:
+        print(f"wrote {path}")
 
 
-def _rows(places: Sequence[Path]) -> list[dict[str, Any]]:
-    """All runs; a folder without results is no error, since the paper's numbers can be shown all the same."""
-    there = [place for place in places if (place / RESULTS).exists() or (place / SETTINGS).exists()]
-    for place in places:
-        if place not in there:
-            note(f"{place} has no results of multimix train")
-    return collected(there, note)
+def _written(found: Filled, out: Path, text: str) -> list[Path]:
+    """The files of a table, before anything is printed: a reader that goes away early must not cost them."""
+    texts = {"md": text, "csv": records_csv(records(found)), "html": page(found)}
+    make_folder(out)
+    paths = [out / f"table-{found.table.number}.{ending}" for ending in texts]
+    for path, content in zip(paths, texts.values(), strict=True):
+        write_atomically(path, content.encode())
+    return paths

@@ -1,6 +1,7 @@
 """Our numbers for a table of the paper, from the rows of finished runs and from the study of the spiral."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -87,7 +88,16 @@ def _cell(row: TableRow, column: Column, found: Gathered, scale: Scale) -> Entry
 
 def _own(found: Gathered, key: Key) -> Line | None:
     """The runs of an arm and K with the recipe's own settings, if there are any."""
-    return next((line for line in found.lines if (line.arm, line.k) == key and line.runs and not line.changed), None)
+    return next((line for line in _alike(found) if (line.arm, line.k) == key), None)
+
+
+def _alike(found: Gathered) -> list[Line]:
+    """Lines with the recipe's own settings, all of as many processes as most runs had."""
+    own = [line for line in found.lines if line.runs and not line.changed]
+    counts: Counter[int] = Counter()
+    for line in own:
+        counts[line.processes] += len(line.seeds)
+    return [line for line in own if line.processes == counts.most_common(1)[0][0]]
 
 
 def _notes(
@@ -96,6 +106,12 @@ def _notes(
     keys = {key for row in table.rows for key in (row.key, *(column.of for column in table.columns if column.of))}
     timed = any(column.unit != "per cent" for column in table.columns)
     for name, lines in found.items():
+        alike = _alike(lines)
+        others = [line for line in lines.lines if (line.arm, line.k) in keys and line.runs and not line.changed]
+        dropped = [line for line in others if line not in alike]
+        if dropped:
+            count = _count(sum(len(line.seeds) for line in dropped))
+            yield f"left out of {name}: {count} of another number of processes ({', '.join(line.label for line in dropped)})"
         changed = [line for line in lines.lines if (line.arm, line.k) in keys and line.runs and line.changed]
         if changed:
             count = _count(sum(len(line.seeds) for line in changed))

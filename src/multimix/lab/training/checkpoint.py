@@ -15,6 +15,7 @@ from ..results import make_folder, write_atomically
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2
+BEST = "best.checkpoint"
 
 
 class Checkpoint(NamedTuple):
@@ -39,7 +40,7 @@ def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
 
 def write_best(folder: Path, checkpoint: Checkpoint) -> Path:
     """The file of the best epoch so far, beside those of the last two steps."""
-    path = folder / "best.checkpoint"
+    path = folder / BEST
     _write(path, checkpoint)
     return path
 
@@ -58,6 +59,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(load(payload), values)
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
+
+
+def checkpoint_sum(path: Path) -> str | None:
+    """The checksum in the head of a file, which tells its content from any other; None without such a file."""
+    try:
+        with path.open("rb") as file:
+            found: str = json.loads(file.readline(1000))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
 
 
 def latest_checkpoint(folder: Path, note: Callable[[str], None] = print) -> Checkpoint | None:

@@ -221,4 +221,5 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _label(line: Line) -> str:
-    return f"{line.label}\n({named(line.differs, 1)})" if line.differs else line.label
+    # Folded: a legend as wide as a list of settings would leave no room for the curves.
+    return "\n".join([line.label, *textwrap.wrap(f"({named(line.differs, 1)})", 26)]) if line.differs else line.label

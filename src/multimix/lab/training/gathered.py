@@ -1,16 +1,15 @@
 """The rows of one recipe at one scale, sorted: runs of the same arm, K and settings together, and what is odd about them."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from ..recipes.arms import arm_names, arm_settings, counts_k
+from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..statistics import Paired, Summary, paired, summary
+from .differences import differences, plain_settings, recipe_settings
 from .history import Epoch, Outcome
-from .settings import described
 
 BASELINE = "none"
 NAMED = 4  # settings that are named one by one; the CSV file names all
@@ -61,7 +60,8 @@ class Line:
     """Runs of one arm, K and digest by seed, in ascending order; without runs it is a row of the recipe that was not trained.
 
     ``differs`` are settings that differ from those of most runs of this arm and K, ``changed`` from the recipe's own: dotted
-    names with what they are here and there.
+    names with what they are here and there. Pairs and batch statistics are those of one of the ``processes``, so runs of
+    another number of them are another line.
     """
 
     arm: str
@@ -71,11 +71,13 @@ class Line:
     runs: Mapping[int, Run] | None = None
     differs: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    processes: int = 1
 
     @property
     def label(self) -> str:
-        """The arm, with K where it means something."""
-        return f"{self.arm} K = {self.k}" if counts_k(self.arm) or self.k != 1 else self.arm
+        """The arm, with K where it means something, and the number of processes if it was not one."""
+        name = f"{self.arm} K = {self.k}" if counts_k(self.arm) or self.k != 1 else self.arm
+        return name if self.processes == 1 else f"{name} ({self.processes} processes)"
 
     @property
     def marked(self) -> bool:
@@ -114,14 +116,15 @@ class Gathered(NamedTuple):
         """``line`` minus no mixing over at least two common seeds, if there is a line that differs by nothing but the arm."""
         if line.arm == BASELINE:
             return None
-        others = [other for other in self.lines if other.arm == BASELINE and _beside_method(other) == _beside_method(line)]
+        others = [other for other in self.lines if other.arm == BASELINE and beside_method(other) == beside_method(line)]
         return _minus(line, others, field)
 
     def with_one(self, line: Line, field: str) -> Paired | None:
         """``line`` minus its own arm at K = 1 over at least two common seeds, if there is a line that differs by K alone."""
         if line.k == 1:
             return None
-        others = [other for other in self.lines if (other.arm, other.k, other.changed) == (line.arm, 1, line.changed)]
+        same = (line.arm, 1, line.changed, line.processes)
+        others = [other for other in self.lines if (other.arm, other.k, other.changed, other.processes) == same]
         return _minus(line, others, field)
 
 
@@ -161,8 +164,10 @@ def _minus(line: Line, others: Sequence[Line], field: str) -> Paired | None:
     return paired([own[seed] for seed in common[most]], [base[seed] for seed in common[most]])
 
 
-def _beside_method(line: Line) -> list[str]:
-    return [words for words in line.changed if not words.startswith(("method ", "method."))]
+def beside_method(line: Line) -> tuple[str, ...]:
+    """What makes lines comparable: everything but the method that is not the recipe's, and the number of processes."""
+    changed = tuple(words for words in line.changed if not words.startswith(("method ", "method.")))
+    return (*changed, f"processes = {line.processes}")
 
 
 def _missing(row: Mapping[str, Any]) -> str | None:
@@ -220,43 +225,22 @@ def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: Mapping[str, S
     if not group:
         yield Line(arm, k, paper)
         return
-    own = _own(recipe, scale, arm, k)
-    settings = {digest: _plain(rows[-1]["settings"]) for digest, rows in group.items()}
-    changed = {digest: _differences(found, own) for digest, found in settings.items()}
+    own = recipe_settings(recipe, scale, arm, k)
+    settings = {digest: plain_settings(rows[-1]["settings"]) for digest, rows in group.items()}
+    changed = {digest: differences(found, own) for digest, found in settings.items()}
     runs = {digest: {row["seed"]: _run(row) for row in rows} for digest, rows in group.items()}
     # As many seeds on both sides: what the recipe says is the rule, not the exception.
     order = sorted(group, key=lambda digest: (-len(runs[digest]), len(changed[digest]) > 0))
     for digest in order:
-        differs = _differences(settings[digest], settings[order[0]])
-        if digest != order[0] and not differs:
+        differs = differences(settings[digest], settings[order[0]])
+        if (
+            digest != order[0]
+            and not differs
+            and group[digest][-1].get("processes", 1) == group[order[0]][-1].get("processes", 1)
+        ):
             differs = (f"digest = {digest}, not {order[0]}",)  # a number written in another way
-        yield Line(arm, k, paper, digest, dict(sorted(runs[digest].items())), differs, changed[digest])
-
-
-def _own(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str, Any]:
-    """The recipe's settings of an arm; without those of the method where the arm cannot be made, since rows outlive code."""
-    base = recipe.settings(scale)
-    try:
-        return _plain(described(arm_settings(recipe, base, arm, k))) if arm in arm_names() else _without_method(base)
-    except (ValueError, TypeError):
-        return _without_method(base)
-
-
-def _without_method(settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in _plain(described(settings)).items() if name.partition(".")[0] != "method"}
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are after JSON, without how a machine did it."""
-    kept = {name: value for name, value in settings.items() if not name.startswith("running.")}
-    return json.loads(json.dumps(kept))  # type: ignore[no-any-return]  # a dictionary comes back as one
-
-
-def _differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[str, ...]:
-    names = [name for name in {**here, **there} if here.get(name, "unset") != there.get(name, "unset")]
-    if not any(name.partition(".")[0] == "method" for name in there):
-        names = [name for name in names if name.partition(".")[0] != "method"]
-    return tuple(f"{name} = {here.get(name, 'unset')}, not {there.get(name, 'unset')}" for name in names)
+        processes = group[digest][-1].get("processes", 1)
+        yield Line(arm, k, paper, digest, dict(sorted(runs[digest].items())), differs, changed[digest], processes)
 
 
 def _older(older: Mapping[str, int]) -> Iterator[str]:

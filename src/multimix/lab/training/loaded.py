@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
-from .checkpoint import checkpoints, read_checkpoint, unflattened
+from .checkpoint import BEST, checkpoint_sum, checkpoints, read_checkpoint, unflattened
 from .rebuilt import rebuilt
 from .settings import Settings
 
@@ -15,7 +15,7 @@ Which = Literal["last", "best"]
 
 
 class Loaded(NamedTuple):
-    """The network in evaluation mode, how it was trained, and ``about``: recipe, scale, arm, k, seed, digest, checkpoint."""
+    """The network in evaluation mode, how it was trained, and ``about``: recipe, scale, arm, k, seed, digest, file …"""
 
     network: nn.Module
     classes: tuple[str, ...]
@@ -35,10 +35,14 @@ def loaded(folder: str | Path, which: Which = "last") -> Loaded:
         raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{folder / SETTINGS} is damaged ({type(error).__name__}: {error})") from None
-    found = checkpoints(folder) if which == "last" else [folder / "best.checkpoint"]
+    found = checkpoints(folder) if which == "last" else [folder / BEST]
     if not found or not found[-1].exists():
         raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
     checkpoint = read_checkpoint(found[-1])
     network = settings.network.built(len(classes), channels)
-    network.load_state_dict(unflattened(checkpoint, "network"))
-    return Loaded(network.eval(), classes, settings, {**about, "checkpoint": found[-1].name})
+    try:
+        network.load_state_dict(unflattened(checkpoint, "network"))
+    except RuntimeError as error:  # the network's code may have changed since
+        why = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None
+    return Loaded(network.eval(), classes, settings, {**about, "checkpoint": found[-1].name, "file": checkpoint_sum(found[-1])})

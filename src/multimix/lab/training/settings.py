@@ -22,6 +22,9 @@ LossName = Literal["softmax_bce", "cross_entropy"]
 Precision = Literal["no", "bf16", "fp16"]
 LOSSES: dict[str, Loss] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
 
+# How a machine does it, which decides no result.
+OF_THE_MACHINE = ("running.", "method.threads")
+
 
 @dataclass(frozen=True)
 class Data:
@@ -206,8 +209,7 @@ class Settings:
 
     def digest(self) -> str:
         """A word for everything that decides the result."""
-        fields_of_machine = ("running.", "method.threads")
-        decisive = {name: value for name, value in described(self).items() if not name.startswith(fields_of_machine)}
+        decisive = {name: value for name, value in described(self).items() if not name.startswith(OF_THE_MACHINE)}
         return digest(decisive)[:10]
 
 

@@ -54,7 +54,7 @@ def recipe_sheet(recipe: Recipe, scale: Scale, rows: Rows) -> Sheet:
     """Heads and cells, one line per arm, K and settings; columns that would be empty are left out."""
     found = gathered(recipe, scale, rows)
     lines = found.lines
-    marks = _marks(lines)
+    marks = settings_marks(lines)
     # Each column: its head, and its cell of every line.
     arms = [" ".join(filter(None, (line.arm, marks.get(line.differs), CHANGED if line.marked else ""))) for line in lines]
     columns: list[tuple[str, list[Cell]]] = [("arm", [(arm, "") for arm in arms])]
@@ -105,7 +105,7 @@ def _with_one(found: Gathered, field: str) -> list[Paired | None]:
     return [found.with_one(line, field) for line in found.lines]
 
 
-def _marks(lines: Sequence[Line]) -> dict[tuple[str, ...], str]:
+def settings_marks(lines: Sequence[Line]) -> dict[tuple[str, ...], str]:
     """A sign for every way in which settings differ from those of most runs, explained below the table."""
     ways = dict.fromkeys(line.differs for line in lines if line.differs)
     return {differs: f"[{place}]" for place, differs in enumerate(ways, start=1)}
