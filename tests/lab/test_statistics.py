@@ -28,13 +28,14 @@ def test_values_equal_up_to_rounding_are_equal():
     third = 0.1 + 0.2
     assert paired([third, 1.0, 2.0], [0.3, 1.0, 1.0])[3] == 1
     assert paired([third] * 3, [0.3] * 3).p_t == 1
-    assert paired([1 + third, 1.3, 1.3], [1.0, 1.0, 1.0]).p_t == 1, "no spread but rounding"
+    assert paired([1 + third, 1.3, 1.3], [1.0, 1.0, 1.0]).p_t == 0.25, "no spread but rounding"
 
 
 def test_degenerate_comparisons():
     assert paired([1.0, 1.0], [1.0, 1.0])[2:] == (0.0, 0, 1.0, 1.0)
     same = paired([2.0, 2.0], [1.0, 1.0])
-    assert (same.mean, same.p_t) == (1.0, 1.0), "two seeds that differ by the same are no proof"
+    assert (same.mean, same.p_t) == (1.0, 0.5), "two seeds that differ by the same are no proof"
+    assert paired([2.0] * 6, [1.0] * 6)[2:5] == (0.0, 6, 0.03125), "six with one sign are"
     assert math.isnan(same.half)
     assert paired([2.0], [1.0]).p_t == 1
     with pytest.raises(ValueError, match="as many values on both sides, got 2 and 1"):

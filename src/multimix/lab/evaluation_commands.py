@@ -149,7 +149,7 @@ def transfer(
 ) -> None:
     """Train the last block and a new head on CUB-200-2011, and measure error and boxes after every epoch or step.
 
-    The same as evaluate --on transfer, with its options. Numbers are kept in the run's folder for tables and reports.
+    The same as evaluate --on transfer, with more to choose. Numbers are kept in the run's folder for tables and reports.
 
     Try it:
       multimix transfer multimix-runs/tiny_imagenet/smoke/none-k1-seed0-*

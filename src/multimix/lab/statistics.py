@@ -24,7 +24,8 @@ class Summary(NamedTuple):
 class Paired(NamedTuple):
     """First minus second over the same seeds: mean difference ± ``half`` (95 %), how often it is above 0, two-sided p-values.
 
-    Where all differences are the same but not 0 there is no spread to judge them by: ``half`` is NaN and ``p_t`` is 1.
+    Where all differences are the same but not 0 there is no spread to judge them by: ``p_t`` is that of the sign test, and with
+    fewer than six seeds ``half`` is NaN.
     """
 
     n: int
@@ -63,6 +64,8 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
         return Paired(whole.n, whole.mean, whole.half, wins, 1.0, 1.0)
     p_wilcoxon = float(stats.wilcoxon(difference).pvalue)
     if whole.sd < rounding:
-        # Errors are counts, so a few seeds differ by the same now and then; a spread of nothing would pass for certainty.
-        return Paired(whole.n, whole.mean, math.nan, wins, 1.0, p_wilcoxon)
+        # Errors are counts, so a few seeds differ by the same now and then; a spread of nothing would pass for certainty. What
+        # is left is that all have one sign.
+        p_sign = 2 * 0.5**whole.n
+        return Paired(whole.n, whole.mean, 0.0 if p_sign < 0.05 else math.nan, wins, p_sign, p_wilcoxon)
     return Paired(whole.n, whole.mean, whole.half, wins, float(stats.ttest_1samp(difference, 0.0).pvalue), p_wilcoxon)

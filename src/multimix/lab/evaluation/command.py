@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from rich.console import Console
 
 from ..results import make_folder, write_atomically
@@ -141,7 +142,9 @@ def _remembered(run: Path, data: Path, samples: Samples, device: str | None) -> 
 
     def made(which: Which) -> Subject:
         if which not in known:
-            known[which] = run_subject(run, data, checkpoint=which, samples=samples, device=device)
+            known[which] = subject = run_subject(run, data, checkpoint=which, samples=samples, device=device)
+            if subject.settings is not None and subject.settings.running.threads is not None:
+                torch.set_num_threads(subject.settings.running.threads)  # as it was trained; times depend on it
         return known[which]
 
     return made

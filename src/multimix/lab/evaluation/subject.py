@@ -109,8 +109,6 @@ def run_subject(
     run, data, samples = Path(run), Path(data), samples or Samples()
     found = loaded(run, checkpoint)
     settings = found.settings
-    if settings.running.threads is not None:
-        torch.set_num_threads(settings.running.threads)
     about = found.about
     k = f" K = {about['k']}" if counts_k(about["arm"]) else ""
     own = replace(settings.data, name=samples.data_set or settings.data.name)
