@@ -77,6 +77,15 @@ def test_one_that_raises_exits_or_dies_is_listed_and_the_others_are_trained(tmp_
     assert unfinished(runs, out) == runs[:3]
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal: what is started in the background may inherit that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_told_to_stop_it_writes_a_checkpoint_and_says_what_is_finished(tmp_path):
     out, heard = tmp_path / "runs", []
     run = run_of(changes={"epochs": "10000", "running.checkpoint_updates": "1000000"})
