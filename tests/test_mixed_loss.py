@@ -283,7 +283,7 @@ def test_terms_add_up_to_the_loss_with_its_clean_part(loss, steps):
     assert len(terms) == (1 if steps is None else -(-5 // steps))
     rows = []
     for term in terms:
-        value, logits, target = term()
+        value, logits, target, _ = term()
         assert logits.shape == target.shape
         rows.append(len(logits) // 6)
         value.backward()

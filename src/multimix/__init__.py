@@ -2,13 +2,20 @@
 
 from .drop_in import Mix
 from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss, mixed_terms
+from .group_plan import GroupPlan
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import (
     METHODS,
+    SAGE,
+    AlignMixup,
+    AttentiveMix,
+    CoMixup,
     CutMix,
     Cutout,
     FMix,
+    GridMix,
+    GuidedMixup,
     InputMixup,
     ManifoldMixup,
     Method,
@@ -17,12 +24,20 @@ from .methods import (
     PairMethod,
     PathMethod,
     PuzzleMix,
+    RecursiveMix,
+    ResizeMix,
+    SageMix,
+    SaliencyMix,
+    SAMix,
+    SmoothMix,
+    StyleCutMix,
+    StyleMix,
     create,
 )
 from .mixing import mix
 from .pairing import random_partner
 from .path import sample_path
-from .plan import PairPlan
+from .plan import PairPlan, Plan
 from .saliency import input_saliency
 from .target import smoothed, soft_target
 from .warmup import warmup
@@ -31,9 +46,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
+    "SAGE",
+    "AlignMixup",
+    "AttentiveMix",
+    "CoMixup",
     "CutMix",
     "Cutout",
     "FMix",
+    "GridMix",
+    "GroupPlan",
+    "GuidedMixup",
     "InputMixup",
     "ManifoldMixup",
     "Method",
@@ -45,7 +67,16 @@ __all__ = [
     "PairMethod",
     "PairPlan",
     "PathMethod",
+    "Plan",
     "PuzzleMix",
+    "RecursiveMix",
+    "ResizeMix",
+    "SAMix",
+    "SageMix",
+    "SaliencyMix",
+    "SmoothMix",
+    "StyleCutMix",
+    "StyleMix",
     "create",
     "input_saliency",
     "mix",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from .hooks import check_layers, hidden_forward
 from .logits import Output, logits_of
 from .loss import one_number, soft_cross_entropy, softmax_bce
 from .methods.base import Method, check_method, chosen_method, chosen_plan
-from .plan import PairPlan
+from .plan import Plan, UnmixedPlan
+from .roi import captured, watched_layer
 from .target import soft_target
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -22,7 +24,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class PreparedPlan(NamedTuple):
     """A plan, the method that made it (None for an unmixed batch) and the mean clean loss, if that method wants it."""
 
-    plan: PairPlan
+    plan: Plan
     method: Method | None
     clean: Tensor | None = None
 
@@ -74,8 +76,9 @@ def mixed_loss(
 
         loss(logits, target) + w · CE(model(x), y),  w = clean_weight (``plain``) or 2 · clean_weight / C (``per_class``)
 
-    ``clean_weight`` and ``clean_scale`` are the method's own; without a weight, and for a batch that stays unmixed, there is no
-    clean term. Its pass runs in the model's mode, so batch norm sees the clean batch, too, and serves the saliency as well.
+    ``clean_weight`` and ``clean_scale`` are the method's own, and so is ``mixed_weight``, by which the first term is multiplied
+    if it is not 1. Without a clean weight, and for a batch that stays unmixed, there is no clean term. Its pass runs in the
+    model's mode, so batch norm sees the clean batch, too, and serves the saliency as well.
     The clean labels are not smoothed. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over classes, and taken
     for it unless the method says otherwise.
 
@@ -89,11 +92,15 @@ def mixed_loss(
 
 
 class Term(NamedTuple):
-    """A part of the loss of a batch, with the logits and targets it was taken of; the parts add up to the whole."""
+    """A part of the loss of a batch, with the logits and targets it was taken of; the parts add up to the whole.
+
+    ``carried`` are keywords for the call of the next batch, for methods that remember; in one part at most, else empty.
+    """
 
     loss: Tensor
     logits: Tensor
     target: Tensor
+    carried: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def mixed_terms(
@@ -113,25 +120,34 @@ def mixed_terms(
     """:func:`mixed_loss` in parts of ``steps`` interpolations (None: all at once): call one, ``backward`` on its loss, go on.
 
     Each runs the model when it is called, so K needs the memory of ``steps``. Their number is known ahead: processes that share
-    gradients can wait for the last one. The clean loss, if any, is in the first. What :func:`mixed_chunks` says about layers
-    that use batch statistics holds here, too.
+    gradients can wait for the last one. The clean loss, if any, is in the first; a method's own term is in all of them. What
+    :func:`mixed_chunks` says about layers that use batch statistics holds here, too.
     """
     if not callable(loss):
         raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
 
-    def term(part: PairPlan, extra: Tensor | None) -> Term:
-        logits, mixed_target = _logits_and_target(model, part, x, target, num_classes, smoothing, output)
+    def term(part: Plan, extra: Tensor | None) -> Term:
+        watched = None if chosen is None or isinstance(part, UnmixedPlan) else chosen.watches
+        with captured(model, watched) as seen:
+            logits, mixed_target = _logits_and_target(model, part, x, target, num_classes, smoothing, output)
         value = one_number(loss(logits, mixed_target)) * (part.k / plan.k)
-        if chosen is None or extra is None:
-            return Term(value, logits, mixed_target)
-        per_class = chosen.clean_scale == "per_class" or (chosen.clean_scale == "auto" and loss is softmax_bce)
-        scale = 2 / logits.shape[1] if per_class else 1
-        return Term(value + chosen.clean_weight * scale * extra, logits, mixed_target)
+        if chosen is not None and chosen.mixed_weight != 1:
+            value = chosen.mixed_weight * value
+        if chosen is not None and watched is not None:
+            value = value + chosen.extra_loss(model, part, seen[0]) * (part.k / plan.k)
+        if chosen is not None and extra is not None:
+            value = value + chosen.clean_weight * _clean_scale(chosen, loss, logits) * extra
+        return Term(value, logits, mixed_target, (chosen or method).carried(part, x, mixed_target, logits))
 
     parts = [plan] if steps is None else list(plan.split(steps))
     return [partial(term, part, clean if i == 0 else None) for i, part in enumerate(parts)]
+
+
+def _clean_scale(method: Method, loss: Loss, logits: Tensor) -> float:
+    per_class = method.clean_scale == "per_class" or (method.clean_scale == "auto" and loss is softmax_bce)
+    return 2 / logits.shape[1] if per_class else 1
 
 
 def prepared_plan(
@@ -153,7 +169,7 @@ def prepared_plan(
     return PreparedPlan(chosen_plan(chosen, x, generator, {**told, **given}), chosen, clean)
 
 
-def mixed_forward(model: nn.Module, plan: PairPlan, x: Tensor, *, output: Output | None = None) -> Tensor:
+def mixed_forward(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None = None) -> Tensor:
     """``[K·B, …]``: what the model says about the batch mixed as planned; layers up to the mixing layer run once."""
     result = model(plan.mix(x)) if plan.layer is None else hidden_forward(model, plan, x)
     logits = logits_of(result, output)
@@ -192,8 +208,13 @@ def mixed_chunks(
 
 
 def check_no_clean_loss(method: Method, where: str) -> None:
-    """Raise one sentence if ``method`` wants a clean loss, which is lost on whoever hands out logits or samples only."""
+    """Raise one sentence if ``method`` adds a loss of its own, which is lost on whoever hands out logits or samples only."""
     check_method(method)
+    if method.watches is not None:
+        raise ValueError(
+            f"{type(method).__name__} adds a loss of what layer {method.watches!r} puts out, which {where} cannot hand out: "
+            "use mixed_loss or mixed_terms"
+        )
     if method.clean_weight > 0:
         raise ValueError(
             f"{type(method).__name__} with clean_weight={method.clean_weight:g} adds a clean loss, which {where} cannot hand "
@@ -203,7 +224,7 @@ def check_no_clean_loss(method: Method, where: str) -> None:
 
 def _logits_and_target(
     model: nn.Module,
-    plan: PairPlan,
+    plan: Plan,
     x: Tensor,
     y: Tensor,
     num_classes: int | None,
@@ -247,6 +268,8 @@ def _checked(
     check_share("smoothing", smoothing)
     check_finite(x)
     check_layers(model, method.mixes_at)
+    if method.watches is not None:
+        watched_layer(model, method.watches)
     method.check_given(given)
     if num_classes is not None or not _are_indices(y):
         return soft_target(y, num_classes, smoothing)

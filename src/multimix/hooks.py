@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import nearest
-from .plan import PairPlan
+from .plan import Plan
 
 _installed: weakref.WeakKeyDictionary[nn.Module, MixPoints] = weakref.WeakKeyDictionary()
 
@@ -21,8 +21,8 @@ class Hooks:
     """Forward hooks on named layers of a model, idle until ``forward`` is given a plan."""
 
     def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
-        self.plan: PairPlan | None = None
-        self.mixed: Callable[[PairPlan, Any, int, str], Any] = mixed_output
+        self.plan: Plan | None = None
+        self.mixed: Callable[[Plan, Any, int, str], Any] = mixed_output
         self.batch = self.fired = self.thread = 0
         self.layers = tuple(layers)
         modules = [named_layer(model, name) for name in layers]
@@ -33,7 +33,7 @@ class Hooks:
         for handle in self._handles:
             handle.remove()
 
-    def forward(self, model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+    def forward(self, model: nn.Module, plan: Plan, x: Tensor) -> Any:
         """``model(x)`` with ``plan`` applied where its layer puts out; exactly one firing, or one clear sentence."""
         self.plan, self.batch, self.fired, self.thread = plan, len(x), 0, get_ident()
         try:
@@ -80,7 +80,7 @@ class MixPoints(Hooks):
         self._lock = Lock()
         _installed[core] = self
 
-    def forward(self, model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+    def forward(self, model: nn.Module, plan: Plan, x: Tensor) -> Any:
         with self._lock:  # one slot for the plan, so one mixed pass at a time
             return super().forward(model, plan, x)
 
@@ -125,7 +125,7 @@ class _Hook:
         return points.mixed(points.plan, result, points.batch, self.name)
 
 
-def mixed_output(plan: PairPlan, result: Any, batch: int, name: str) -> Any:
+def mixed_output(plan: Plan, result: Any, batch: int, name: str) -> Any:
     """A layer's output, mixed: a tensor ``[B, …]``, or a tuple or list of such tensors and Nones."""
     if isinstance(result, Tensor) and result.ndim > 0 and len(result) == batch and result.is_floating_point():
         return plan.mix(result)
@@ -135,7 +135,7 @@ def mixed_output(plan: PairPlan, result: Any, batch: int, name: str) -> Any:
     raise MixingError(f"layer {name!r} must put out floating-point tensors with the batch of {batch} first, got {got}")
 
 
-def hidden_forward(model: nn.Module, plan: PairPlan, x: Tensor) -> Any:
+def hidden_forward(model: nn.Module, plan: Plan, x: Tensor) -> Any:
     """``model(x)`` mixed at the plan's hidden layer, through hooks that are there or are set for this call only."""
     if torch.compiler.is_compiling():
         raise MixingError("mixing at a hidden layer cannot be traced; compile the model, not the training step")

@@ -18,15 +18,16 @@ from .target import soft_target
 
 NO_SIZE = torch.Size()
 
-Plan = TypeVar("Plan", bound="PairPlan")
+AnyPlan = TypeVar("AnyPlan", bound="Plan")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PairPlan(ABC):
-    """Who is mixed with whom, and by which K masks.
+class Plan(ABC):
+    """What every row of the mixed batch is made of: K rows for every sample.
 
-    ``partner [B]`` holds the index of each sample's partner; ``size`` is what follows batch and channels in the input;
-    ``layer`` names the hidden layer to mix at, None the input. Tensors not named in ``shared`` have K as their first axis.
+    ``partner [B]`` holds the index of the sample that each is mixed with, of several the one that shows most; ``size`` is what
+    follows batch and channels in the input; ``layer`` names the hidden layer to mix at, None the input. Tensors not named in
+    ``shared`` have K as their first axis.
     """
 
     partner: Tensor
@@ -47,15 +48,15 @@ class PairPlan(ABC):
     @property
     @abstractmethod
     def lam(self) -> Tensor:
-        """``[K, B]`` in float64: the partner's realised share, read off the mask; it weights the target."""
+        """``[K, B]`` in float64: the realised share of what is not the sample's own, read off the mask."""
 
     @property
     @abstractmethod
     def mask(self) -> Tensor:
-        """``[K, B, 1, *size]``: the partner's share at every place; 1 is the partner."""
+        """``[K, B, 1, *size]``: the share of what is not the sample's own at every place."""
 
     def mix(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """``[K·B, …]``: the K interpolations of every pair of ``z [B, …]``, which is left as it is.
+        """``[K·B, …]``: the K interpolations of every sample of ``z [B, …]``, which is left as it is.
 
         ``out`` reuses a buffer of the result's shape and skips the page faults of a fresh one. It is safe once nothing needs
         its old content any more: a network's input is needed until ``backward`` is done.
@@ -64,7 +65,7 @@ class PairPlan(ABC):
         return self._mix(z, out)
 
     def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
-        """``[K·B, C]``: (1 − λ_k) y + λ_k y'. See :func:`multimix.soft_target` for what ``y`` may be.
+        """``[K·B, C]``: ``y`` mixed as the samples are. See :func:`multimix.soft_target` for what ``y`` may be.
 
         A dense target ``[B, C, *size]`` is mixed place by place, with the mask of the input.
         """
@@ -77,14 +78,13 @@ class PairPlan(ABC):
             if target.shape[2:] != self.size:
                 raise ValueError(f"y with places must be [B, C, {str(list(self.size))[1:-1]}] like x, got {list(target.shape)}")
             return self._mix_places(target)
-        lam = self.lam
-        return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
+        return self._mix_target(target)
 
-    def to(self: Plan, device: torch.device | str) -> Plan:
+    def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:
         """The same plan on ``device``."""
         return self._each(lambda _, value: value.to(device))
 
-    def __getitem__(self: Plan, step: int | slice) -> Plan:
+    def __getitem__(self: AnyPlan, step: int | slice) -> AnyPlan:
         """The same plan with fewer interpolations: ``plan[2]`` is the third step alone, ``plan[1:3]`` the second and third."""
         if not isinstance(step, slice):
             if not -self.k <= step < self.k:
@@ -102,7 +102,7 @@ class PairPlan(ABC):
         where = "" if self.layer is None else f", layer={self.layer!r}"
         return f"{type(self).__name__}(k={self.k}, batch={len(self.partner)}, size={list(self.size)}{where})"
 
-    def split(self: Plan, steps: int) -> list[Plan]:
+    def split(self: AnyPlan, steps: int) -> list[AnyPlan]:
         """The plan cut along K into plans of at most ``steps`` interpolations."""
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}")
@@ -110,6 +110,10 @@ class PairPlan(ABC):
 
     @abstractmethod
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor: ...
+
+    @abstractmethod
+    def _mix_target(self, target: Tensor) -> Tensor:
+        """Rows without places, mixed."""
 
     def _mix_places(self, target: Tensor) -> Tensor:
         """A target with places, mixed; for plans that do more to inputs than to targets."""
@@ -135,13 +139,22 @@ class PairPlan(ABC):
         if value.device != self.partner.device:
             raise ValueError(f"{name} is on {value.device}, the plan on {self.partner.device}: move one of them with .to(device)")
 
-    def _each(self: Plan, change: Callable[[str, Tensor], Tensor]) -> Plan:
+    def _each(self: AnyPlan, change: Callable[[str, Tensor], Tensor]) -> AnyPlan:
         changed: dict[str, Any] = {
             field.name: change(field.name, getattr(self, field.name))
             for field in fields(self)
             if isinstance(getattr(self, field.name), Tensor)
         }
         return replace(self, **changed)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PairPlan(Plan):
+    """Two samples at a time: ``lam`` and ``mask`` are the partner's share, 1 is the partner, and ŷ_k = (1 − λ_k) y + λ_k y'."""
+
+    def _mix_target(self, target: Tensor) -> Tensor:
+        lam = self.lam
+        return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -163,8 +163,11 @@ def test_without_names_every_method_with_pixels_is_shown():
     notes = []
     names = [method.name for method in shown_methods((), 64, notes.append)]
     assert {"mixup", "cutmix", "fmix", "cutout"} <= set(names)
-    assert not {"none", "manifoldmix"} & set(names)
-    assert len(names) + len(notes) + 2 == len(multimix.METHODS)
+    left_out = {"none", "manifoldmix", "alignmixup", "sagemix", "comixup", "recursivemix", "samix", "stylemix", "stylecutmix"}
+    assert not left_out & set(names)
+    assert len(names) + len(notes) + len(left_out) == len(multimix.METHODS)
+    with pytest.raises(ValueError, match="comixup cannot be shown: it mixes parts of a batch together, not two pictures"):
+        shown_methods(("comixup",), 64, notes.append)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,17 +12,54 @@ import pytest
 import torch
 from torch import nn
 
+import box_family_oracles
+import comixup_oracle
 import multimix as mm
 import oracles
 import puzzle_oracle
+import recursive_oracle
+import saliency_family_oracles as family
+import samix_oracle
+import style_oracle
+from multimix.mix_block import FixedBlock
 from oracles import seeded
 
 OPTIONS = {
+    # At the published ε of 0.1 float32 is 6e-6 away from the oracle's float64; its own tests ask for that.
+    "alignmixup": [{"layers": ("body",), "direction": "partner", "eps": 1.0, "rounds": 5}],
+    "attentivemix": [{}, {"cells": 3, "beta": 8.0}],
+    # On grids that are solved exactly: larger ones may be solved by moves, which the oracle does not make.
+    "comixup": [{"part": 3, "blocks": (3,)}, {"blocks": (2, (3, 2)), "rule": "soft", "start": "fresh"}],
     "cutmix": [{}, {"box": "shift"}, {"grid": "integer"}, {"box": "shift", "grid": "integer"}],
     "cutout": [{"length": 5}, {"length": 6, "holes": 2, "fill": 0.7}],
+    "gridmix": [{}, {"crop": 1.0, "holes": 3}, {"crop": 1, "hole_aspect": (0.5, 2.0), "random_offset": False}],
+    "guidedmixup": [{}, {"pairing": "random", "blur_size": 3}],
     "fmix": [{}, {"decay": 1.5}, {"softness": 0.3}, {"spectrum": "reference"}],
     "manifoldmix": [{"layers": (None, "body")}],
     "puzzlemix": [{"std": 0.1}, {"std": 0.1, "labels": 4, "transport": "none", "blocks": (3, (2, 5))}],
+    "recursivemix": [
+        {},
+        {"per_pair": True, "resize": "bilinear"},
+        {"box": "shift", "grid": "continuous"},
+        {"keep": "random", "area": 1.0},
+    ],
+    "resizemix": [
+        {},
+        {"scale": None, "box": "clip", "grid": "integer"},
+        {"box": "shift", "resize": "bilinear"},
+        {"resize": "bilinear"},
+    ],
+    "sage": [{"bound": 1.0}, {"bound": 1.0, "positions": 0.05, "stay": False, "blur_size": 1}],
+    # Every mask is rescaled to its λ, so that the target is the share of pixels; without it is λ as drawn, by its own law.
+    "samix": [{"block": FixedBlock(), "train_block": False, "clean": 0.0, "rescale_p": 1.0}],
+    "saliencymix": [{}, {"box": "shift", "grid": "continuous"}, {"reference": True}, {"saliency_from": "gradient"}],
+    "smoothmix": [{}, {"width": (0.25, 0.5)}],
+    # The settings in which the label is the share of flat images; tests of their own ask for the others.
+    "stylemix": [{"pair": style_oracle.IDENTITY, "side": None, "tie": True}],
+    "stylecutmix": [
+        {"pair": style_oracle.IDENTITY, "side": None, "box": "shift", "gamma": 1.0},
+        {"pair": style_oracle.IDENTITY, "side": None, "box": "shift", "gamma": 0.3, "content_weight": 0.0},
+    ],
 }
 
 BASE = {
@@ -35,6 +72,27 @@ BASE = {
     "puzzlemix": lambda x, partner, lam, generator, options: puzzle_oracle.puzzle_mix(
         x, partner, lam, saliency(x), generator, **options
     ),
+    "comixup": lambda x, partner, lam, generator, options: comixup_oracle.base(x, saliency(x), generator, **options),
+    "recursivemix": lambda x, partner, lam, generator, options: recursive_oracle.recursive_mix(
+        x, x.flip(0), generator, **options
+    ),
+    "stylemix": lambda x, partner, lam, generator, options: style_oracle.base_style_mix(x, partner, lam, generator, options),
+    "stylecutmix": lambda x, partner, lam, generator, options: style_oracle.base_style_cutmix(
+        x, partner, lam, generator, options
+    ),
+    "samix": lambda x, partner, lam, generator, options: samix_oracle.fixed_samix(x, partner, lam, generator, **options),
+    "saliencymix": lambda x, partner, lam, generator, options: box_family_oracles.saliency_mix(
+        x, partner, lam, maps=saliency(x) if options.get("saliency_from") == "gradient" else None, **options
+    ),
+    "resizemix": lambda x, partner, lam, generator, options: box_family_oracles.resize_mix(x, partner, lam, generator, **options),
+    "gridmix": lambda x, partner, lam, generator, options: box_family_oracles.grid_mix(x, partner, lam, generator, **options),
+    "smoothmix": lambda x, partner, lam, generator, options: box_family_oracles.smooth_mix(x, partner, lam, generator, **options),
+    "alignmixup": lambda x, partner, lam, generator, options: family.align_mixup(x, partner, lam, generator, **options),
+    "sage": lambda x, partner, lam, generator, options: family.sage(x, partner, lam, saliency(x), generator, **options),
+    "guidedmixup": lambda x, partner, lam, generator, options: family.guided_mixup(x, partner, lam, saliency(x), **options),
+    "attentivemix": lambda x, partner, lam, generator, options: family.attentive_mix(
+        x, partner, lam, saliency(x), generator, **options
+    ),
 }
 
 EXCEPTIONS = {
@@ -43,7 +101,35 @@ EXCEPTIONS = {
     ("fmix", "K = 1 is the base method"): "soft edges and the reference spectrum have tests of their own in test_laws.py",
     ("puzzlemix", "volumes"): "blocks lie in rows and columns: signals and images only",
     ("puzzlemix", "one mask for the batch"): "a mask follows its own two images",
+    ("comixup", "volumes"): "blocks lie in rows and columns: signals and images only",
+    ("comixup", "order in k"): "the prior is a weak wish and outputs push each other: no order",
+    ("comixup", "pairing"): "no pair is drawn; the partner is read off the weights",
+    ("stylemix", "volumes"): "encoders and decoders are for images",
+    ("stylemix", "signals"): "encoders and decoders are for images",
+    ("stylemix", "geometry"): "its mask is even; what is drawn is t, tested in test_style_mix.py",
+    ("stylecutmix", "volumes"): "encoders and decoders are for images",
+    ("stylecutmix", "signals"): "encoders and decoders are for images",
+    ("samix", "one mask for the batch"): "a mask follows its own two images",
+    ("samix", "order in k"): "masks are learnt; monotone=True nests them",
+    ("samix", "geometry"): "all that is drawn is the coin for rescaling, here certain",
+    ("saliencymix", "partner at 1"): "clipped boxes lose what falls outside; box='shift' gives the end point",
+    ("saliencymix", "one mask for the batch"): "the box follows the partner",
+    ("saliencymix", "geometry"): "the box lies where the partner is most salient: nothing is drawn",
+    ("resizemix", "partner at 1"): "clipped boxes lose what falls outside; the others give the end point",
+    ("gridmix", "partner at 1"): "a crop leaves the rest of the image as it is; crop=1 gives the end point",
+    ("alignmixup", "partner at 1"): "the path ends at the partner brought to the sample's places",
+    ("alignmixup", "large samples"): "a transport between thousands of places is refused",
+    ("sage", "partner at 1"): "the path ends at the moved partner",
+    ("sage", "one mask for the batch"): "a mask follows its own two maps",
+    ("sage", "a step is K = 1"): "the translation is the best for all K steps together",
+    ("guidedmixup", "one mask for the batch"): "a mask follows its own two maps",
+    ("guidedmixup", "geometry"): "nothing is left to draw once pair and path are given",
+    ("attentivemix", "one mask for the batch"): "a mask follows its partner's map",
+    ("mixup", "geometry"): "mixup has no geometry",
 }
+# The end point is there with these options, whatever the exception says.
+AT_THE_PARTNER = {"cutmix": ("box", ("shift",)), "saliencymix": ("box", ("shift",)), "gridmix": ("crop", (1,)),
+                  "resizemix": ("box", ("shift", "anywhere"))}  # fmt: skip
 
 
 class Pooled(nn.Module):
@@ -61,8 +147,8 @@ def variants(pair_only=False):
     """(class, options) for every registered method, each pair method also with per_pair."""
     for method in mm.METHODS:
         pair = issubclass(method, mm.PairMethod)
-        if pair_only and not pair:
-            continue
+        if method.layout != "images" or (pair_only and not pair):
+            continue  # methods for points have the same asked of clouds in tests of their own
         for options in OPTIONS.get(method.name, [{}]):
             for per_pair in (False, True) if pair else (None,):
                 extra = {} if per_pair is None else {"per_pair": per_pair}
@@ -76,8 +162,10 @@ sizes = pytest.mark.parametrize(("batch", "size"), [(5, (7, 11)), (1, (4, 6)), (
 
 
 def excused(method, promise, options=()):
-    if (method.name, promise) == ("cutmix", "partner at 1") and dict(options).get("box") == "shift":
-        return False
+    if promise == "partner at 1" and method.name in AT_THE_PARTNER:
+        option, wanted = AT_THE_PARTNER[method.name]
+        given = dict(options).get(option, getattr(method(), option))
+        return given not in wanted
     if (method.name, promise) == ("fmix", "K = 1 is the base method"):
         return bool({"softness", "spectrum"} & set(options))
     return (method.name, promise) in EXCEPTIONS
@@ -91,7 +179,13 @@ def saliency(x):
 
 def planned(method, x, **given):
     """``method.plan(x, …)`` with what the method needs beside x."""
-    return method.plan(x, **{name: saliency(x) for name in method.needs}, **given)
+    return method.plan(x, **{name: saliency(x) for name in method.needs}, **remembered(method, x), **given)
+
+
+def remembered(method, x):
+    """What a method that carries tensors from batch to batch would have kept of the batch before."""
+    old = {"history_x": x.flip(0), "history_target": torch.eye(3)[:1].expand(len(x), -1)}
+    return {name: value for name, value in old.items() if name in method.carries}
 
 
 def images(batch, size, channels=2, seed=0, **kwargs):
@@ -141,6 +235,8 @@ def test_target_is_the_pixel_share(method, options, batch, size, k):
 @every
 @sizes
 def test_order_in_k(method, options, batch, size):
+    if excused(method, "order in k"):
+        pytest.skip(EXCEPTIONS[method.name, "order in k"])
     x = images(batch, size)
     for seed in range(5):
         plan = planned(method(k=5, **options), x, generator=seeded(seed))
@@ -181,6 +277,8 @@ def test_k_1_is_the_base_method(method, options, batch, size):
 
 @every_pair
 def test_a_step_of_k_5_is_k_1_at_its_lam(method, options):
+    if excused(method, "a step is K = 1"):
+        pytest.skip(EXCEPTIONS[method.name, "a step is K = 1"])
     x = images(6, (7, 11))
     lam = mm.sample_path(5, 1.0, rows=6 if options["per_pair"] else 1, generator=seeded(1))
     partner = torch.randperm(6, generator=seeded(2))
@@ -194,6 +292,8 @@ def test_a_step_of_k_5_is_k_1_at_its_lam(method, options):
 
 @every
 def test_k_never_changes_the_pairing(method, options):
+    if excused(method, "pairing"):
+        pytest.skip(EXCEPTIONS[method.name, "pairing"])
     x = images(64, (4, 4))
     partners = [planned(method(k=k, **options), x, generator=seeded(7)).partner for k in (1, 2, 5)]
     assert torch.equal(partners[0], partners[1])
@@ -214,13 +314,13 @@ def test_same_generator_same_plan(method, options):
 @every_pair
 def test_geometry_is_drawn(method, options):
     """With pair and path given, what is left to draw must differ between seeds, and between pairs if it is per pair."""
-    if method.name == "mixup":
-        pytest.skip("mixup has no geometry")
+    if excused(method, "geometry"):
+        pytest.skip(EXCEPTIONS[method.name, "geometry"])
     x = images(8, (12, 16))
     plans = [
         planned(method(k=1, **options), x, partner=torch.arange(8).roll(1), lam=[0.3], generator=seeded(s)) for s in range(12)
     ]
-    if method.name == "manifoldmix":
+    if method.name in ("manifoldmix", "alignmixup"):
         assert {plan.layer for plan in plans} == {None, "body"}
         return
     masks = torch.stack([plan.mask[0] for plan in plans])
@@ -302,6 +402,8 @@ def test_signals_and_volumes(method, options, size):
         pytest.skip("the defect it reproduces exists for images only")
     if len(size) == 3 and excused(method, "volumes"):
         pytest.skip(EXCEPTIONS[method.name, "volumes"])
+    if len(size) == 1 and excused(method, "signals"):
+        pytest.skip(EXCEPTIONS[method.name, "signals"])
     x = source_images(4, size)
     shares, target = mm.mixed_logits(probe(), method(k=5, **options), x, torch.arange(4), generator=seeded(0))
     if not excused(method, "target is the pixel share"):
@@ -312,6 +414,8 @@ def test_signals_and_volumes(method, options, size):
 @pytest.mark.parametrize(("batch", "size"), [(3, (130, 129)), (4, (65, 67))], ids=str)
 def test_large_samples_take_the_other_road_to_the_same_place(method, options, batch, size):
     """Big samples are mixed pair by pair, small ones all at once, those with gradients by one formula: all must agree."""
+    if excused(method, "large samples"):
+        pytest.skip(EXCEPTIONS[method.name, "large samples"])
     x = images(batch, size, channels=3)
     plan = planned(method(k=3, **options), x, generator=seeded(1))
     expected = plan.mix(x.clone().requires_grad_()).detach()

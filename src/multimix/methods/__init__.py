@@ -4,15 +4,29 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from ..checks import nearest
+from .align_mixup import AlignMixup
+from .attentive_mix import AttentiveMix
 from .base import Method, PairMethod, PathMethod
+from .co_mixup import CoMixup
 from .cutmix import CutMix
 from .cutout import Cutout
 from .fmix import FMix
+from .grid_mix import GridMix
+from .guided_mixup import GuidedMixup
 from .input_mixup import InputMixup
 from .manifold_mixup import ManifoldMixup
 from .no_mix import NoMix
 from .one_of import OneOf
 from .puzzle_mix import PuzzleMix
+from .recursive_mix import RecursiveMix
+from .resize_mix import ResizeMix
+from .sage import SAGE
+from .sage_mix import SageMix
+from .saliency_mix import SaliencyMix
+from .samix import SAMix
+from .smooth_mix import SmoothMix
+from .style_cutmix import StyleCutMix
+from .style_mix import StyleMix
 
 METHODS: tuple[type[Method], ...] = (
     NoMix,
@@ -22,13 +36,33 @@ METHODS: tuple[type[Method], ...] = (
     CutMix,
     FMix,
     PuzzleMix,
+    CoMixup,
+    SaliencyMix,
+    StyleMix,
+    StyleCutMix,
+    RecursiveMix,
+    AlignMixup,
+    SAGE,
+    SageMix,
+    SAMix,
+    ResizeMix,
+    GridMix,
+    SmoothMix,
+    AttentiveMix,
+    GuidedMixup,
 )
 
 __all__ = [
     "METHODS",
+    "SAGE",
+    "AlignMixup",
+    "AttentiveMix",
+    "CoMixup",
     "CutMix",
     "Cutout",
     "FMix",
+    "GridMix",
+    "GuidedMixup",
     "InputMixup",
     "ManifoldMixup",
     "Method",
@@ -37,6 +71,14 @@ __all__ = [
     "PairMethod",
     "PathMethod",
     "PuzzleMix",
+    "RecursiveMix",
+    "ResizeMix",
+    "SAMix",
+    "SageMix",
+    "SaliencyMix",
+    "SmoothMix",
+    "StyleCutMix",
+    "StyleMix",
     "create",
     "required_options",
 ]

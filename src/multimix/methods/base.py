@@ -15,7 +15,7 @@ from ..generator import resolved
 from ..logits import Output
 from ..pairing import checked_partner, random_partner
 from ..path import Sampler, check_path_options, checked_path, sample_path
-from ..plan import PairPlan, UnmixedPlan
+from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import clean_pass, input_saliency
 
 WHERE_FROM = {
@@ -37,6 +37,10 @@ class Method(ABC):
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
+    layout: ClassVar[Literal["images", "points"]] = "images"
+    """What it mixes: batches ``[B, C, …]`` of images, signals or volumes, or clouds of points ``[B, N, 3]``."""
+    works_with: ClassVar[str | None] = None
+    """A network of its own that must be handed in under this name, such as the ``block`` of SAMix; None where there is none."""
     published: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """What the authors call options that have another name here."""
 
@@ -59,6 +63,21 @@ class Method(ABC):
     def clean_weight(self) -> float:
         """Weight of the clean loss beside the mixed one, in :func:`multimix.mixed_loss`; a dataclass field may take its place."""
         return 0.0
+
+    @property
+    def mixed_weight(self) -> float:
+        """Weight of the mixed loss, in :func:`multimix.mixed_loss`; below 1 for methods that split one step in two."""
+        return 1.0
+
+    @property
+    def watches(self) -> str | None:
+        """Name of the layer whose output :meth:`extra_loss` is made of, in :func:`multimix.mixed_loss`; None without a term."""
+        return None
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """Names of the keywords that one batch may hand on to the next: ``Term.carried`` of :func:`multimix.mixed_terms`."""
+        return ()
 
     @property
     def clean_scale(self) -> CleanScale:
@@ -95,7 +114,7 @@ class Method(ABC):
             return Prepared({"saliency": clean.saliency} if missing else {}, clean.loss)
         return Prepared({"saliency": input_saliency(model, x, y, output=output)} if missing else {})
 
-    def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> PairPlan:
+    def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
         check_batch(x, self.mixes_at)
         self.check_given(given)
@@ -111,8 +130,16 @@ class Method(ABC):
             if name not in self.accepts:
                 raise TypeError(f"{type(self).__name__}.plan takes no {name!r}; it takes {', '.join(self.accepts) or 'x only'}")
 
+    def extra_loss(self, model: nn.Module, plan: Plan, features: Tensor) -> Tensor:
+        """The method's own term of the loss of a mixed batch: a mean over its rows, of what the layer it watches put out."""
+        raise NotImplementedError
+
+    def carried(self, plan: Plan, x: Tensor, target: Tensor, logits: Tensor) -> Mapping[str, Tensor]:
+        """What the next batch should be given, from the rows of ``plan`` or of a part of it; without gradients."""
+        return {}
+
     @abstractmethod
-    def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
+    def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> Plan:
         """The plan of a batch that is certainly mixed; draws are made on the CPU from ``generator``."""
 
 
@@ -203,7 +230,7 @@ def chosen_method(method: Method, generator: Generator) -> Method | None:
         return method.choose(generator=generator)
 
 
-def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: Mapping[str, Any]) -> PairPlan:
+def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: Mapping[str, Any]) -> Plan:
     """The plan of a method for which all coins are thrown, None for a batch that stays unmixed; it takes its own of ``given``."""
     if chosen is None:
         return unmixed_plan(x)

@@ -57,6 +57,14 @@ class OneOf(Method):
         return _union(method.mixes_at for method in self.methods)
 
     @property
+    def watches(self) -> str | None:
+        return next((method.watches for method in self.methods if method.watches is not None), None)
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        return _union(method.carries for method in self.methods)
+
+    @property
     def clean_weight(self) -> float:
         """The largest of all methods'; a batch gets that of the method drawn for it."""
         return max(method.clean_weight for method in self.methods)

@@ -42,7 +42,7 @@ def test_values_are_the_reported_errors_by_seed(tmp_path):
     assert cell(found, "no mixing").summary.mean == pytest.approx(82.166666667)
     assert (cell(found, "no mixing").paper, cell(found, "no mixing").state) == (23.53, "")
     assert cell(found, "cutout").state == cell(found, "no mixing", 1).state == "not run at this scale"
-    assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not in this version", 19.89)
+    assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not run at this scale", 19.89)
     assert "not run at this scale: multimix train cifar100_preact_resnet18 --scale small; " in "\n".join(found.notes)
     # At paper scale the median of the last ten epochs is reported.
     found = filled(TABLES[2], "paper", rows_of(scale="paper"), tmp_path)

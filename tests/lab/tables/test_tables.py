@@ -29,7 +29,7 @@ def test_rows_and_columns_are_those_of_arms_recipes_and_outcomes(table):
     assert len({row.key for row in table.rows}) == len(table.rows)
     assert len({column.head for column in table.columns}) == len(table.columns)
     if table.name != "spiral":
-        assert {row.arm for row in table.rows} - {*arm_names(), "comixup"} == set()
+        assert {row.arm for row in table.rows} - {*arm_names()} == set()
         names = {column.name(scale, row.k) for column in table.columns for row in table.rows for scale in SCALES}
         assert all("." in name or name in Outcome.__annotations__ for name in names)
         assert not any("{" in name for name in names)

@@ -14,6 +14,7 @@ SMOOTHING = "smoothing"
 # themselves. Cutout was published for half the side of the image. Manifold mixup mixes at hidden layers only: at the input it
 # would be mixup, which is an arm of its own. Puzzle mix is told what the pixels of 0 … 1 were divided by.
 OPTIONS: dict[str, dict[str, Any]] = {
+    "alignmixup": {"layers": ("stage1", "stage2")},
     "cutout": {"length": 4},
     "manifoldmix": {"layers": ("stage1", "stage2")},
     "puzzlemix": {"std": 0.375},
@@ -54,6 +55,8 @@ def arms(names: Sequence[str], ks: Sequence[int], smoothing: float, note: Callab
     for kind in registry.METHODS:
         if issubclass(kind, NoMix) or (names and kind.name not in wanted):
             continue
+        if not names and (kind.layout != "images" or kind.works_with is not None):
+            continue  # other data or another way of training
         hindered = _obstacle(kind)
         if hindered and names:
             raise ValueError(f"{kind.name} cannot be trained on the digits: {hindered}")
@@ -77,6 +80,10 @@ def _kind(name: str) -> type[Method]:
 
 def _obstacle(kind: type[Method]) -> str | None:
     """Why methods of this kind cannot be trained here; None if they can."""
+    if kind.layout != "images":
+        return f"it mixes {kind.layout}"
+    if kind.works_with is not None:
+        return f"it works with a {kind.works_with}, a network of its own that this study does not train"
     given = OPTIONS.get(kind.name, {})
     missing = [option for option in registry.required_options(kind) if option not in given]
     if missing:

@@ -1,15 +1,16 @@
 """One arm trained with one seed, through the library's public call, and measured on the test samples."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from ... import mixed_logits
+from ... import mixed_terms
 from ...generator import seeded
 from ...methods import NoMix
 from ..evaluators.calibration import BINS, calibration
@@ -101,17 +102,25 @@ def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
     mixing = seeded(seed, MIXING)
     rows = 0
+    carried: Mapping[str, Any] = {}  # what a method keeps of a batch for the next
     net.train()
     for chosen in batches(len(data.x), settings, seeded(seed, ORDER)):
-        logits, target = mixed_logits(
-            net, arm.method, data.x[chosen], data.label[chosen], smoothing=arm.smoothing, generator=mixing
+        (term,) = mixed_terms(
+            net,
+            arm.method,
+            data.x[chosen],
+            data.label[chosen],
+            loss=functional.cross_entropy,
+            smoothing=arm.smoothing,
+            generator=mixing,
+            **carried,
         )
+        part = term()
         optimizer.zero_grad()
-        loss = functional.cross_entropy(logits, target)
-        loss.backward()  # type: ignore[no-untyped-call]
+        part.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-        rows += len(logits)
+        carried, rows = part.carried, rows + len(part.logits)
     return rows
 
 

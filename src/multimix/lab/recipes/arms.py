@@ -46,7 +46,12 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 def arm_names() -> list[str]:
     """Every name that ``--method`` takes, without aliases."""
-    return [kind.name for kind in registry.METHODS] + list(STRATEGIES)
+    return [kind.name for kind in _kinds()] + list(STRATEGIES)
+
+
+def _kinds() -> list[type[Method]]:
+    """Those that mix what recipes train on, without a network of their own to train beside."""
+    return [kind for kind in registry.METHODS if kind.layout == "images" and kind.works_with is None]
 
 
 def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settings:
@@ -62,7 +67,7 @@ def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settin
 
 def arm_name(name: str) -> str:
     """The name that results carry, for a name or an alias."""
-    known = {key: kind.name for kind in registry.METHODS for key in (kind.name, *kind.aliases)} | {key: key for key in STRATEGIES}
+    known = {key: kind.name for kind in _kinds() for key in (kind.name, *kind.aliases)} | {key: key for key in STRATEGIES}
     if name not in known:
         raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(arm_names())}")
     return known[name]

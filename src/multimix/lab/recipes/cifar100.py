@@ -26,17 +26,20 @@ from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
 from .base import REDUCED, Scale
 
-# Co-mixup is in the paper's tables too, but not yet a registered method: no recipe has its row.
-
 MIX_LAYERS = (None, "stage1", "stage2")
+# After the last stage alignment comes to nothing, since average pooling follows.
+ALIGN_LAYERS = ("stage3",)
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 1.0},
     "manifoldmix": {"alpha": 2.0, "layers": MIX_LAYERS},
+    "alignmixup": {"layers": ALIGN_LAYERS},
+    "comixup": {"alpha": 2.0, "clean_weight": 1.0},
     "cutout": {"length": 8},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
     "puzzlemix": {"alpha": 1.0, "transport_size": 4},
+    "sage": {"bound": 0.5, "update_ratio": 0.7},
 }
 
 EPOCHS, SMOKE_EPOCHS = 300, 2

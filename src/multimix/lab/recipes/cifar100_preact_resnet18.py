@@ -25,6 +25,7 @@ RECIPE = Recipe(
         Row("cutout", paper=21.12),
         Row("cutmix", paper=21.29),
         Row("fmix", paper=21.52),
+        Row("comixup", paper=19.89),
         Row("puzzlemix", paper=20.61),
         Row("smoothing", paper=23.09),
         Row("puzzlemix", 5, paper=19.19),

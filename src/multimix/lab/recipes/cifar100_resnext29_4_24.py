@@ -25,6 +25,7 @@ RECIPE = Recipe(
         Row("cutout", paper=20.86),
         Row("cutmix", paper=20.92),
         Row("fmix", paper=21.87),
+        Row("comixup", paper=19.43),
         Row("puzzlemix", paper=19.74),
         Row("smoothing", paper=20.66),
         Row("puzzlemix", 5, paper=18.23),

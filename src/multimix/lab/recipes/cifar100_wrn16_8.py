@@ -25,6 +25,7 @@ RECIPE = Recipe(
         Row("cutout", paper=19.19),
         Row("cutmix", paper=20.14),
         Row("fmix", paper=19.75),
+        Row("comixup", paper=19.24),
         Row("puzzlemix", paper=19.27),
         Row("smoothing", paper=21.45),
         Row("puzzlemix", 5, paper=18.52),

@@ -23,7 +23,7 @@ from ...methods import NoMix
 from ..training.schedule import Knots
 from ..training.settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import MIX_LAYERS
+from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 100, 20, 3
 SMALLER = 16  # times smaller batches than the protocol's, and with them the rates
@@ -32,6 +32,8 @@ SCHEDULE = Knots(((0, 0.5), (8, 1.0), (15, 0.125), (15, 0.2), (40, 0.02), (65, 0
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
     "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
+    "alignmixup": {"layers": ALIGN_LAYERS},
+    "comixup": {"alpha": 1.0, "part": 16, "sweeps": 3, "stride": 8, "clean_weight": 1.0},
     "cutout": {"length": 112},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
@@ -102,6 +104,7 @@ RECIPE = Recipe(
         Row("cutout", paper=24.10),
         Row("cutmix", paper=22.92),
         Row("fmix", paper=23.96),
+        Row("comixup", paper=22.39),
         Row("puzzlemix", paper=22.54),
         Row("smoothing", paper=23.44),
         Row("puzzlemix", 5, paper=22.29),

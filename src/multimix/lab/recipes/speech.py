@@ -22,7 +22,7 @@ from ...methods import NoMix
 from ..training.schedule import Milestones
 from ..training.settings import Data, Network, Settings
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import MIX_LAYERS
+from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
 SCHEDULE = Milestones(0.003, (10, 20))
@@ -30,6 +30,7 @@ SCHEDULE = Milestones(0.003, (10, 20))
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
     "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
+    "alignmixup": {"layers": ALIGN_LAYERS},
     "cutout": {"length": 40},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
@@ -81,6 +82,7 @@ RECIPE = Recipe(
         Row("cutout"),
         Row("cutmix"),
         Row("fmix"),
+        Row("comixup"),
         Row("puzzlemix"),
         Row("smoothing"),
         Row("puzzlemix", 5),

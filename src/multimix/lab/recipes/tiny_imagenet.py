@@ -23,7 +23,7 @@ from ...methods import NoMix
 from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import MIX_LAYERS
+from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
 SCHEDULE = Milestones(0.2, (600, 900))
@@ -33,6 +33,8 @@ STEM = ("stem_stride=2",)
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
     "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
+    "alignmixup": {"layers": ALIGN_LAYERS},
+    "comixup": {"alpha": 2.0, "clean_weight": 1.0},
     "cutout": {"length": 16},
     "cutmix": {"alpha": 0.2},
     "fmix": {"alpha": 1.0, "decay": 3.0},
@@ -84,6 +86,7 @@ RECIPE = Recipe(
         Row("cutout", paper=40.52),
         Row("cutmix", paper=43.11),
         Row("fmix", paper=42.38),
+        Row("comixup", paper=35.94),
         Row("puzzlemix", paper=36.79),
         Row("smoothing", paper=43.04),
         Row("puzzlemix", 5, paper=34.84),

@@ -104,11 +104,13 @@ def _timed(run: Run, data: Path, cache: Path, clock: Callable[[], float] | None)
     device = accelerator.device.type
     clock = clock or (time.process_time if device == "cpu" else lambda: _after_all(device))
     batches = _batches(training)
+    carried: Any = ()
     while True:
         start = clock()
         epoch, step, shares = next(batches)
         now = settings.in_epoch(epoch)
-        update(accelerator, training.model, training.optimizer, now, shares, (run.seed, epoch, step))
+        measured = update(accelerator, training.model, training.optimizer, now, shares, (run.seed, epoch, step), carried)
+        carried = measured.carried
         yield clock() - start
 
 

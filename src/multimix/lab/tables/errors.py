@@ -3,8 +3,6 @@
 from ..spiral.settings import ARMS, K5
 from .base import DEMO, INTERPOLATIONS, METHODS, Column, PaperTable, TableRow
 
-COMIXUP = ("comixup", 1)
-
 SPIRAL = PaperTable(
     number=1,
     name="spiral",
@@ -26,10 +24,10 @@ ERRORS = PaperTable(
     title="Test error on CIFAR-100 and Tiny-ImageNet",
     about="The paper's table of errors: three networks on CIFAR-100, one on Tiny-ImageNet.",
     columns=(
-        Column("CIFAR-100 (PreActResNet18)", "cifar100_preact_resnet18", paper={COMIXUP: 19.89}),
-        Column("CIFAR-100 (WRN16-8)", "cifar100_wrn16_8", paper={COMIXUP: 19.24}),
-        Column("CIFAR-100 (ResNeXt29-4-24)", "cifar100_resnext29_4_24", paper={COMIXUP: 19.43}),
-        Column("Tiny-ImageNet (PreActResNet18)", "tiny_imagenet", paper={COMIXUP: 35.94}),
+        Column("CIFAR-100 (PreActResNet18)", "cifar100_preact_resnet18"),
+        Column("CIFAR-100 (WRN16-8)", "cifar100_wrn16_8"),
+        Column("CIFAR-100 (ResNeXt29-4-24)", "cifar100_resnext29_4_24"),
+        Column("Tiny-ImageNet (PreActResNet18)", "tiny_imagenet"),
     ),
     rows=METHODS,
     notes=(
@@ -48,7 +46,7 @@ IMAGENET = PaperTable(
     name="imagenet",
     title="Top-1 error on ImageNet, ResNet-50",
     about="100 epochs in three phases of growing images.",
-    columns=(Column("top-1 error", "imagenet", paper={COMIXUP: 22.39}),),
+    columns=(Column("top-1 error", "imagenet"),),
     rows=METHODS,
     notes=(
         "the paper calls 160 and 352 the sizes of its images: those are the sizes they are stored in, the network sees crops of "

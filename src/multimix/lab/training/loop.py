@@ -27,7 +27,7 @@ from .evaluate import evaluated
 from .history import Epoch
 from .log import Step
 from .settings import Settings
-from .step import START, Measured, seed_everything, update
+from .step import START, Carried, Measured, of_all_shares, seed_everything, update
 from .weights import same_buffers
 
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
@@ -77,6 +77,7 @@ class Training:
         select = settings.data.select
         self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)
         self.at = Position()
+        self.carried: tuple[Carried, ...] = ()  # by the shares of this process, from update to update of an epoch
         seed_everything(START, seed)
         self.network = settings.network.built(len(self.train.classes), self.data.size[0])
         self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
@@ -158,7 +159,8 @@ class Training:
                 group["lr"] = rate
             same_buffers(self.network, self.accelerator)
             key = (self.seed, epoch, self.at.step)
-            measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key)
+            measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key, self.carried)
+            self.carried, measured = measured.carried, measured._replace(carried=())
             self.at.step += 1
             self.at.updates += 1
             pending.append((Step(self.at.updates, epoch + 1, rate, math.nan, math.nan, math.nan), measured))
@@ -172,8 +174,11 @@ class Training:
     def _between(self, watcher: Watcher | None) -> None:
         alone = self.accelerator.num_processes == 1 and self.stop is not None and self.stop.asked
         stopping = self.stopping or alone
+        everything = self.carried
+        if self.settings.method.carries and self.accelerator.num_processes > 1:
+            everything = of_all_shares(self.carried)
         if watcher is not None:
-            watcher.between(self.at.updates, self.state, stopping)
+            watcher.between(self.at.updates, partial(self.state, everything), stopping)
         if stopping:
             raise KeyboardInterrupt
 
@@ -222,7 +227,7 @@ class Training:
                 **errors,
             )
         )
-        self.at.epoch, self.at.step, self.at.sums = number, 0, {}
+        self.at.epoch, self.at.step, self.at.sums, self.carried = number, 0, {}, ()
         if watcher is not None:
             watcher.epoch(self.at.history)
         self._between(watcher)
@@ -238,8 +243,8 @@ class Training:
             errors["selection_error"] = evaluated(self.network, self.select, augment, self.settings, self.accelerator).error
         return errors
 
-    def state(self) -> Checkpoint:
-        """Everything needed to go on from here; it is only whole between two updates."""
+    def state(self, carried: tuple[Carried, ...] | None = None) -> Checkpoint:
+        """Everything needed to go on from here, with what all processes carry; it is only whole between two updates."""
         at = asdict(self.at)
         values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self.samples, "at": at}
         parts = [
@@ -247,6 +252,9 @@ class Training:
             flattened(self.optimizer.state_dict(), "optimizer"),
             Checkpoint({}, values),
         ]
+        carried = self.carried if carried is None else carried
+        if any(carried):
+            parts.append(flattened({"shares": carried}, "carried"))
         if self.accelerator.scaler is not None:
             parts.append(flattened(self.accelerator.scaler.state_dict(), "scaler"))
         return joined(*parts)
@@ -265,6 +273,9 @@ class Training:
                 state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
         if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
             self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
+        carried = unflattened(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()
+        each = len(carried) // self.accelerator.num_processes
+        self.carried = carried[self.accelerator.process_index * each :][:each]
         at = checkpoint.values["at"]
         self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
 

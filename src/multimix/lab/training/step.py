@@ -1,14 +1,15 @@
 """One update of the weights: every share of the batch forward and backward, then one step of the optimiser."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
+from accelerate.utils import gather_object
 from torch import Generator, Tensor, nn
 
 from ...checks import NotFiniteError
@@ -20,12 +21,19 @@ from .settings import LOSSES, Settings
 # A seed's separate random streams, beside those of the loader.
 START, MIXING, MODEL = 0x57A7, 0x313C, 0x30DE1
 
+# What a method hands on from one share of a batch to the same share of the next: keywords of its plan.
+Carried = Mapping[str, Any]
+
 
 class Measured(NamedTuple):
-    """What one update was like in this process, still on its device: ``numbers`` are loss, accuracy, ‖g‖² and rows."""
+    """What one update was like in this process, still on its device: ``numbers`` are loss, accuracy, ‖g‖² and rows.
+
+    ``carried`` has what the method remembers of each share, for the next update.
+    """
 
     numbers: Tensor
     images: int
+    carried: tuple[Carried, ...] = ()
 
 
 def update(
@@ -35,8 +43,11 @@ def update(
     settings: Settings,
     shares: Sequence[tuple[Tensor, Tensor]],
     key: tuple[int, int, int],
+    carried: Sequence[Carried] = (),
 ) -> Measured:
     """The optimiser stepped once on the mean gradient of ``shares``, this process's parts of the batch.
+
+    ``carried`` is what the update before handed out; without it a method that remembers begins anew.
 
     ``key`` is (seed, epoch, step): with the number of a share among those of all processes it decides everything drawn, so
     nothing about random streams has to be saved, and the draws do not depend on how shares are spread over processes (running
@@ -46,20 +57,24 @@ def update(
     optimizer.zero_grad()
     loss = accuracy = torch.zeros((), device=accelerator.device)
     images = rows = 0
+    kept: list[Carried] = []
     for i, (x, y) in enumerate(shares):
         share = accelerator.process_index * len(shares) + i
         seed_everything(*key, share)
         x, y = on_device(x, accelerator, settings), y.to(accelerator.device, non_blocking=True)
-        terms = _terms(accelerator, model, settings, x, y, seeded(MIXING, *key, share))
+        given = carried[i] if i < len(carried) else {}
+        terms = _terms(accelerator, model, settings, x, y, seeded(MIXING, *key, share), given)
         if terms is None:
             return Measured(torch.full((4,), torch.nan, device=accelerator.device), len(x))
         hits, before = torch.zeros((), device=accelerator.device), rows
+        kept.append({})
         for j, term in enumerate(terms):
             last = i == len(shares) - 1 and j == len(terms) - 1
             # Gradients travel between processes once, with the last backward.
             with nullcontext() if last else accelerator.no_sync(model):
                 part = term()
                 accelerator.backward(part.loss / len(shares))
+            kept[-1] = {**kept[-1], **part.carried}
             loss = loss + part.loss.detach().float() / len(shares)
             hits = hits + mixed_accuracy(part.logits.detach(), part.target) * len(part.logits)
             rows += len(part.logits)
@@ -68,11 +83,17 @@ def update(
     accelerator.unscale_gradients(optimizer)
     norm = squared_grad_norm(model)
     optimizer.step()
-    return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images)
+    return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images, tuple(kept))
 
 
 def _terms(
-    accelerator: Accelerator, model: nn.Module, settings: Settings, x: Tensor, y: Tensor, generator: Generator
+    accelerator: Accelerator,
+    model: nn.Module,
+    settings: Settings,
+    x: Tensor,
+    y: Tensor,
+    generator: Generator,
+    given: Carried,
 ) -> list[Callable[[], Term]] | None:
     """The parts of the loss, in all processes; None in all of them if the model is past asking in any."""
     found = None
@@ -86,12 +107,18 @@ def _terms(
             loss=LOSSES[settings.loss],
             smoothing=settings.smoothing,
             generator=generator,
+            **given,
         )
     if accelerator.num_processes > 1 and settings.method.needs:
         # One that stopped alone would leave the others waiting for its gradients.
         failed = torch.tensor(float(found is None), device=accelerator.device)
         return None if float(accelerator.reduce(failed, "sum")) > 0 else found
     return found
+
+
+def of_all_shares(own: Sequence[Carried]) -> tuple[Carried, ...]:
+    """What all processes carry, in the order of their shares; all of them must ask."""
+    return tuple(gather_object([{name: value.cpu() for name, value in share.items()} for share in own]))
 
 
 def squared_grad_norm(model: nn.Module) -> Tensor:

@@ -10,7 +10,7 @@ from ...checks import check_batch, check_finite, check_labels
 from ...forward import mixed_forward
 from ...methods.base import unmixed_plan
 from ...mixing import mix
-from ...plan import PairPlan, SharePlan
+from ...plan import Plan, SharePlan
 from ...target import soft_target
 
 # Bounds on what is worked on at once: mixed rows, and numbers in the gradients that come out.
@@ -54,7 +54,7 @@ class Gradients:
         share = lam if lam.shape[2] == 1 else torch.cat([lam, lam], dim=2)
         return self._mixed_hidden(torch.cat([own, other], dim=1), partner, share, layer, batch)
 
-    def of_plans(self, plans: Sequence[PairPlan], rows: Tensor, keep: int, *, by_step: bool) -> Tensor:
+    def of_plans(self, plans: Sequence[Plan], rows: Tensor, keep: int, *, by_step: bool) -> Tensor:
         """``[R, D]``, or ``[R, K, D]`` by step: one planned batch per row of ``rows [R, n]``, indices of samples.
 
         Only the first ``keep`` pairs of each batch count: the others are there to be partners.
@@ -66,7 +66,7 @@ class Gradients:
             found[here] = self._of_alike(chosen, rows[here], keep, layer, by_step)
         return found if by_step else found[:, 0]
 
-    def _of_alike(self, plans: Sequence[PairPlan], rows: Tensor, keep: int, layer: str | None, by_step: bool) -> Tensor:
+    def _of_alike(self, plans: Sequence[Plan], rows: Tensor, keep: int, layer: str | None, by_step: bool) -> Tensor:
         k = plans[0].k
         batches = len(plans) * (k if by_step else 1)
         if layer is not None:
@@ -137,7 +137,7 @@ class _Inside(nn.Module):
         self.training = model.training  # set here and not by train(), which would reach into the model
         self.model = model
 
-    def forward(self, x: Tensor, plan: PairPlan) -> Tensor:
+    def forward(self, x: Tensor, plan: Plan) -> Tensor:
         return mixed_forward(self.model, plan, x)
 
 

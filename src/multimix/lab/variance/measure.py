@@ -12,7 +12,7 @@ from ...generator import seeded
 from ...methods import InputMixup, ManifoldMixup, Method, PairMethod
 from ...pairing import random_partner
 from ...path import sample_path
-from ...plan import PairPlan, SharePlan
+from ...plan import Plan, SharePlan
 from .closed_form import Estimate, check_size
 from .estimators import deviations, mean_estimate, paired_ratio, squared_norm
 from .gradients import ROWS, Gradients
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
     """Indices of samples ``rows [n]`` and the plan for them, of which the first B pairs count."""
 
     rows: Tensor
-    plan: PairPlan
+    plan: Plan
 
 
 def measured(
@@ -114,7 +114,7 @@ def _batches(
         yield Batch(rows, method.plan(x[rows], partner=partner, lam=lam, generator=generator))
 
 
-def _shuffled(plan: PairPlan, generator: Generator) -> PairPlan:
+def _shuffled(plan: Plan, generator: Generator) -> Plan:
     """The plan with every pair's path out of order: of a sorted path, the first share is the smallest and no Beta draw."""
     assert isinstance(plan, SharePlan)
     order = torch.rand(plan.share.shape, generator=generator).argsort(0)

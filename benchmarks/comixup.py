@@ -1,0 +1,140 @@
+"""Co-Mixup: CPU time and objective beside the published loop (gco-wrapper, α-β swap from label 0), on the same instances.
+
+    python benchmarks/comixup.py                        # synthetic saliency, about two minutes on one thread
+    python benchmarks/comixup.py --data DIR             # CIFAR-100 and a network trained in real_saliency.py, too
+    python benchmarks/comixup.py --quick                # a smoke run
+
+The peer: ``pip install --no-deps gco-wrapper==3.0.9``, for this benchmark only (its licence is for research); without it ours is
+timed alone. B = 100, parts of 20, 4 sweeps (ours: and one of descent), published weights, one thread. Medians of CPU time;
+candidates run interleaved, each round with another batch, prior and start. Compiling is not counted. "worked on" is the objective
+of the sweeps, with A and τ; "reported" the one the authors' code watches, without; both are means per part, lower is better.
+"""
+
+import argparse
+import importlib.util
+import random
+import statistics
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import comixup_peer as peer
+import real_saliency
+import torch
+from torch import Tensor
+
+import multimix as mm
+from multimix.methods.co_mixup import CoMixup, tilted_priors
+from multimix.solvers.comixup import Groups, Rules, compatibility, part_edges, solve_groups
+from multimix.solvers.terms import block_saliency
+
+BATCH, PART = 100, 20
+FASTER = 10  # demanded at n = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with cifar-100-python in it; $MULTIMIX_DATA otherwise; synthetic only without")
+    parser.add_argument("--cache", type=Path, help="the file that keeps real images and saliency")
+    parser.add_argument("--steps", type=int, default=real_saliency.STEPS, help="of the network's training")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="3 rounds of everything")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rounds = 3 if options.quick else options.rounds
+    there = importlib.util.find_spec("gco") is not None
+    print(f"CPU time, one thread; torch {torch.__version__}, numba {version('numba')}")
+    if not there:
+        print("gco-wrapper is not installed: ours alone (pip install --no-deps gco-wrapper==3.0.9)")
+    maps = [real_saliency.synthetic(seed).saliency for seed in range(4)]
+    report("synthetic saliency, blob × log-normal", maps, rounds, there)
+    even = [torch.rand(BATCH, 32, 32, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+    report("saliency that tells little, uniform noise", even, rounds, there)
+    folder = real_saliency.data_folder(options.data)
+    if folder is not None:
+        kept = real_saliency.kept_saliency(folder, options.cache, 20 if options.quick else options.steps)
+        report(f"CIFAR-100, saliency of a network after {kept.words}", list(kept.saliency.split(BATCH)), rounds, there)
+
+
+def report(title: str, maps: list[Tensor], rounds: int, there: bool) -> None:
+    print(f"\n{title}; {rounds} rounds\n")
+    print("CPU ms per batch: the published loop, ours (solve), ours for K = 5, a whole plan and its mix at K = 1")
+    print("   n   public     ours    ratio  demanded      K = 5     plan      mix   exact")
+    found = {n: figures(maps, n, rounds, there) for n in (2, 4, 8, 16)}
+    for n, (times, _, exact) in found.items():
+        middle = {name: 1e3 * statistics.median(spent) for name, spent in times.items()}
+        line = f"{n:4d} {middle.get('public', float('nan')):8.1f} {middle['ours']:8.2f}"
+        ratio = middle.get("public", 0.0) / middle["ours"]
+        judged = f"≥ {FASTER}× {'met' if ratio >= FASTER else 'MISSED'}" if there and n == 4 else ""
+        print(f"{line} {ratio:7.1f}×  {judged:12s} {middle['five']:7.1f} {middle['plan']:8.1f} {middle['mix']:8.1f} {exact:7.1%}")
+    if not there:
+        return
+    print("\nobjective, mean per part: public, ours, difference ± standard error (worked on | reported)")
+    for n, (_, values, _) in found.items():
+        words = []
+        for name in peer.Scores._fields:
+            public, ours = (torch.tensor([getattr(pair[side], name) for pair in values]) for side in (0, 1))
+            gap = ours - public
+            error = float(gap.std() / len(gap) ** 0.5)
+            verdict = "not above" if float(gap.mean()) <= 0 else "ABOVE"
+            words.append(
+                f"{float(public.mean()):9.2f} {float(ours.mean()):9.2f} {float(gap.mean()):8.2f} ± {error:5.2f} {verdict}"
+            )
+        print(f"{n:4d} {' | '.join(words)}")
+
+
+def figures(
+    maps: list[Tensor], n: int, rounds: int, there: bool
+) -> tuple[dict[str, list[float]], list[tuple[peer.Scores, peer.Scores]], float]:
+    """CPU seconds by name, both scores of every round, and the share of outputs solved exactly."""
+    rules, method = Rules(), CoMixup(blocks=n, threads=1)
+    x = torch.rand(BATCH, 3, 32, 32)
+    times: dict[str, list[float]] = {}
+    values, exact = [], []
+    for turn in range(-1, rounds):
+        saliency = maps[turn % len(maps)]
+        groups = instance(saliency, n, turn + 1)
+        five = groups._replace(prior=tilted_priors(5, 2.0, groups.edges, sampler="iid", generator=seeded(turn + 1)))
+        plan = method.plan(x, saliency=saliency, generator=seeded(turn + 1))
+        calls: dict[str, Callable[[], object]] = {
+            "ours": lambda groups=groups: solve_groups(groups, rules, threads=1),
+            "five": lambda five=five: solve_groups(five, rules, threads=1),
+            "plan": lambda saliency=saliency, turn=turn: method.plan(x, saliency=saliency, generator=seeded(turn + 1)),
+            "mix": lambda plan=plan: plan.mix(x),
+        }
+        if there:
+            calls["public"] = lambda groups=groups: peer.public_outputs(groups, rules)
+        results = {}
+        for name in random.sample(list(calls), len(calls)):
+            begun = time.process_time()
+            results[name] = calls[name]()
+            if turn >= 0:  # the first round warms up
+                times.setdefault(name, []).append(time.process_time() - begun)
+        shown = results["ours"]
+        exact.append(shown.exact)
+        if there and turn >= 0:
+            ours = peer.input_weights(groups, shown.first[0], shown.second[0])
+            values.append((peer.scores(groups, rules, results["public"]), peer.scores(groups, rules, ours)))
+    return times, values, statistics.mean(exact)
+
+
+def instance(saliency: Tensor, n: int, seed: int) -> Groups:
+    """The batch on n × n blocks, with a prior and a start of its own."""
+    edges = part_edges(len(saliency), PART)
+    return Groups(
+        held=block_saliency(saliency, (n, n)),
+        prior=tilted_priors(1, 2.0, edges, sampler="iid", generator=seeded(seed)),
+        affinity=compatibility(saliency, edges, omega=0.001),
+        start=torch.randint(PART, (len(saliency), n, n), generator=seeded(seed + 1000)),
+        edges=edges,
+    )
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+if __name__ == "__main__":
+    mm.warmup()
+    main()

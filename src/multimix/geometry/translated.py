@@ -1,0 +1,136 @@
+"""Soft masks by the ratio of two saliency maps, and a partner that is moved by whole places before it is mixed in."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from ..mixing import by_step, into, mix, rows_like, writes_pay
+from ..plan import MaskPlan, check_size
+
+
+def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
+    """``values [B, *size]`` blurred along every axis by a Gaussian of ``length`` (odd) places; 1 leaves them as they are.
+
+    At the border the weights that fall inside are made to sum to 1: an even map stays even, whatever its size.
+    """
+    reach = length // 2
+    weight = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(reach + 1)]
+    for axis in range(1, values.ndim) if reach else ():
+        side = values.shape[axis]
+        total, mass = torch.zeros_like(values), torch.zeros(side, dtype=values.dtype, device=values.device)
+        for offset in range(max(-reach, 1 - side), min(reach, side - 1) + 1):
+            here, there, kept = max(0, -offset), max(0, offset), side - abs(offset)
+            total.narrow(axis, here, kept).add_(values.narrow(axis, there, kept), alpha=weight[abs(offset)])
+            mass.narrow(0, here, kept).add_(weight[abs(offset)])
+        values = total / mass.reshape(-1, *[1] * (values.ndim - axis - 1))
+    return values
+
+
+def with_mean_1(saliency: Tensor) -> Tensor:
+    """``[B, *size]`` in float32, each map divided by its mean; a map of zeros becomes even."""
+    saliency = saliency.double() if saliency.dtype == torch.float64 else saliency.float()
+    axes = tuple(range(1, saliency.ndim))
+    largest = saliency.amax(axes, keepdim=True)
+    saliency = torch.where(largest > 0, saliency / largest, 1.0)  # first by the maximum, so that no sum overflows
+    return (saliency / saliency.mean(axes, keepdim=True)).float()
+
+
+def soft_shares(own: Tensor, pair: Tensor, rho: Tensor) -> Tensor:
+    """``[K, B, 1, *size]``, float32: the partner's share (1 − ρ_k) s' / (ρ_k s + (1 − ρ_k) s') at every place, for maps
+    ``own, pair [B, *size]`` and the weights ``rho [K, 1 or B]`` of the sample.
+
+    Taken as 1 / (1 + ρ/(1−ρ) · s/s'), every rounding of which keeps the order: shares never fall where ρ falls. Where both
+    products vanish the share is 1 − ρ, as if both maps were alike there.
+    """
+    odds = (rho / (1 - rho)).float().to(own.device)
+    odds = odds.reshape(*odds.shape, *[1] * (own.ndim - 1))
+    against = odds * (own / pair)
+    against = torch.where(against.isnan(), odds, against)  # 0/0 and 0 · ∞: both products are 0
+    return (1 / (1 + against)).unsqueeze(2)
+
+
+def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tuple[int, ...]]:
+    """``count`` different translations, uniform among all that leave at least a corner inside."""
+    sides = [2 * side - 1 for side in size]
+    drawn = torch.randperm(math.prod(sides), generator=generator)[:count].tolist()
+    shifts = []
+    for number in drawn:
+        shift = []
+        for side in reversed(sides):
+            number, along = divmod(number, side)
+            shift.append(along - side // 2)
+        shifts.append(tuple(reversed(shift)))
+    return shifts
+
+
+def best_shift(own: Tensor, pair: Tensor, rho: Tensor, shifts: list[tuple[int, ...]]) -> Tensor:
+    """``[B, d]``: of the translations of ``pair [B, *size]`` the one under which most saliency is seen, the first of several.
+
+    Seen at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) s', the moved map, summed over places and k. What
+    moving changes is b (b − a) / (a + b), summed over the places that the moved partner covers.
+    """
+    rho = rho.float().to(own.device)
+    rho = rho.reshape(*rho.shape, *[1] * (own.ndim - 1))
+    a_all, b_all = rho * own, (1 - rho) * pair
+    axes = (0, *range(2, a_all.ndim))
+    gains = torch.stack([_gain(*_overlap(a_all, b_all, shift)).sum(axes, dtype=torch.float64) for shift in shifts])
+    return torch.tensor(shifts)[gains.argmax(0).cpu()]
+
+
+def _gain(a: Tensor, b: Tensor) -> Tensor:
+    return (b - a).mul_(b).div_((a + b).clamp_(min=torch.finfo(a.dtype).tiny))
+
+
+def _overlap(a: Tensor, b: Tensor, shift: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The places of ``a [K, B, *size]`` that ``b``, moved by ``shift``, covers, and what covers them."""
+    for axis, along in enumerate(shift, start=2):
+        kept = a.shape[axis] - abs(along)
+        a, b = a.narrow(axis, max(0, along), kept), b.narrow(axis, max(0, -along), kept)
+    return a, b
+
+
+def covered(shift: Tensor, size: torch.Size) -> Tensor:
+    """``[B, *size]`` of bools: the places where something is left after a translation by ``shift [B, d]``."""
+    within = torch.ones((), dtype=torch.bool, device=shift.device)
+    for axis, side in enumerate(size):
+        source = _source(shift, axis, size)
+        within = within & (source >= 0) & (source < side)
+    return within
+
+
+def translated(z: Tensor, shift: Tensor) -> Tensor:
+    """``z [B, C, *size]``, every sample moved by its own ``shift [B, d]``; what leaves on one side comes in on the other."""
+    size, place = z.shape[2:], torch.zeros((), dtype=torch.int64, device=z.device)
+    for axis, side in enumerate(size):
+        place = place * side + _source(shift, axis, size) % side
+    index = place.flatten(1).unsqueeze(1).expand(-1, z.shape[1], -1)
+    return z.flatten(2).gather(2, index).view(z.shape)
+
+
+def _source(shift: Tensor, axis: int, size: torch.Size) -> Tensor:
+    """Along ``axis``, the place that is shown at each place, possibly outside: ``[B, 1 …, side, 1 …]``."""
+    place = torch.arange(size[axis], device=shift.device) - shift[:, axis, None]
+    return place.reshape(len(shift), *[1] * axis, size[axis], *[1] * (len(size) - axis - 1))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TranslatedPlan(MaskPlan):
+    """A share for every place of a partner that is moved by ``shift [B, d]`` places first, for all K steps alike.
+
+    The share must be 0 where the moved partner has nothing to show.
+    """
+
+    shift: Tensor
+    shared: ClassVar[tuple[str, ...]] = ("partner", "shift")
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        moved = translated(z[self.partner], self.shift)
+        if not writes_pay(z):
+            return into(mix(z, moved, self.share).flatten(0, 1), z, out)
+        out = rows_like(z, self.k) if out is None else out
+        torch.lerp(z, moved, self.share.to(z.dtype), out=by_step(out, self.k))
+        return out

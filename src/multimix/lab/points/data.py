@@ -1,0 +1,116 @@
+"""Clouds of points on the surface of bodies: made, stretched, turned, blurred and scaled into the unit sphere."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+STRETCH = 0.2  # each axis by up to this share, so that no two bodies of a kind are alike
+TUBE, HEIGHT = 0.4, 2.0  # radius of the torus's tube around a circle of radius 1; height of cone and cylinder over a circle of 1
+
+
+class Split(NamedTuple):
+    """Clouds ``[M, N, 3]`` and kinds ``[M]`` for training and for the test."""
+
+    x: Tensor
+    label: Tensor
+    x_test: Tensor
+    label_test: Tensor
+
+
+def split(
+    per_kind: int, test_per_kind: int, points: int, generator: Generator, *, noise: float = 0.05, upright: bool = True
+) -> Split:
+    """Fresh bodies, as many of each kind: ``per_kind`` for training, ``test_per_kind`` for the test."""
+    label, label_test = (torch.arange(len(KINDS)).repeat_interleave(count) for count in (per_kind, test_per_kind))
+    x, x_test = (bodies(kind, points, generator, noise=noise, upright=upright) for kind in (label, label_test))
+    return Split(x, label, x_test, label_test)
+
+
+def bodies(label: Tensor, points: int, generator: Generator, *, noise: float = 0.05, upright: bool = True) -> Tensor:
+    """``[M, N, 3]``: a cloud of the kind that each ``label [M]`` names, its points uniform on the surface before stretching.
+
+    Every body has its own stretch along its axes and is turned at random, ``upright`` ones around the vertical only; ``noise`` is
+    the deviation of the points, relative to the radius of the cloud. Centred, with the farthest point at distance 1.
+    """
+    x = torch.empty(len(label), points, 3)
+    for number, surface in enumerate(KINDS.values()):
+        of_kind = (label == number).nonzero().flatten()
+        x[of_kind] = surface(len(of_kind), points, generator)
+    x = x * (1 + STRETCH * (2 * torch.rand(len(x), 1, 3, generator=generator) - 1))
+    x = unit(x) @ rotations(len(x), generator, upright=upright)
+    return unit(x + noise * torch.randn(x.shape, generator=generator))
+
+
+def unit(x: Tensor) -> Tensor:
+    """Clouds ``[M, N, 3]`` centred at their mean, the farthest point at distance 1."""
+    x = x - x.mean(1, keepdim=True)
+    farthest: Tensor = x.norm(dim=2, keepdim=True).amax(1, keepdim=True)
+    return x / farthest.clamp(min=torch.finfo(x.dtype).tiny)
+
+
+def rotations(count: int, generator: Generator, *, upright: bool) -> Tensor:
+    """``[M, 3, 3]``: rotations drawn uniformly among all or, if ``upright``, among those around the last axis."""
+    quaternion = torch.randn(count, 4, generator=generator)
+    quaternion[:, 1:3] *= not upright
+    a, b, c, d = torch.nn.functional.normalize(quaternion, dim=1).unbind(1)
+    rows = (
+        (1 - 2 * (c * c + d * d), 2 * (b * c - a * d), 2 * (b * d + a * c)),
+        (2 * (b * c + a * d), 1 - 2 * (b * b + d * d), 2 * (c * d - a * b)),
+        (2 * (b * d - a * c), 2 * (c * d + a * b), 1 - 2 * (b * b + c * c)),
+    )
+    return torch.stack([torch.stack(row, dim=1) for row in rows], dim=1)
+
+
+def sphere(count: int, points: int, generator: Generator) -> Tensor:
+    """Points on the unit sphere."""
+    return torch.nn.functional.normalize(torch.randn(count, points, 3, generator=generator), dim=2)
+
+
+def cube(count: int, points: int, generator: Generator) -> Tensor:
+    """Points on the six faces of a cube of side 2."""
+    x = 2 * torch.rand(count, points, 3, generator=generator) - 1
+    axis = torch.randint(3, (count, points, 1), generator=generator)
+    side = 2.0 * torch.randint(2, (count, points, 1), generator=generator) - 1
+    return x.scatter(2, axis, side)
+
+
+def torus(count: int, points: int, generator: Generator) -> Tensor:
+    """Points on a tube around a circle."""
+    around, along, coin = torch.rand(3, count, points, generator=generator)
+    around, along = 2 * math.pi * around, 2 * math.pi * along
+    # The outer half of the tube is larger: turning some points of the inner one outwards makes the density exactly right.
+    around = torch.where(coin < (1 - TUBE * around.cos()) / 2, math.pi - around, around)
+    reach = 1 + TUBE * around.cos()
+    return torch.stack([reach * along.cos(), reach * along.sin(), TUBE * around.sin()], dim=2)
+
+
+def cone(count: int, points: int, generator: Generator) -> Tensor:
+    """Points on the mantle and the base of a cone."""
+    radius, angle, part = torch.rand(3, count, points, generator=generator)
+    radius, angle = radius.sqrt(), 2 * math.pi * angle
+    slant = math.hypot(1, HEIGHT)
+    on_base = part < 1 / (1 + slant)
+    return _around(radius, angle, torch.where(on_base, 0.0, HEIGHT * (1 - radius)))
+
+
+def cylinder(count: int, points: int, generator: Generator) -> Tensor:
+    """Points on the mantle and both ends of a cylinder."""
+    place, angle, part = torch.rand(3, count, points, generator=generator)
+    end = 1 / (2 + 2 * HEIGHT)  # share of one end in the whole surface
+    at_end = part < 2 * end
+    radius = torch.where(at_end, place.sqrt(), 1.0)
+    height = torch.where(at_end, torch.where(part < end, 0.0, HEIGHT), HEIGHT * place)
+    return _around(radius, 2 * math.pi * angle, height)
+
+
+def _around(radius: Tensor, angle: Tensor, height: Tensor) -> Tensor:
+    return torch.stack([radius * angle.cos(), radius * angle.sin(), height], dim=2)
+
+
+KINDS: Mapping[str, Callable[[int, int, Generator], Tensor]] = MappingProxyType(
+    {"sphere": sphere, "cube": cube, "torus": torus, "cone": cone, "cylinder": cylinder}
+)

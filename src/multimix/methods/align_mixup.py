@@ -1,0 +1,136 @@
+"""AlignMixup (Venkataramanan et al., 2022): K points between a feature map and its partner, aligned by one transport."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+from ..checks import check_choice, check_share
+from ..mixing import into, mix
+from ..plan import PairPlan, SharePlan
+from ..solvers.sinkhorn import squared_distances, transport_plan
+from .base import PairMethod
+
+Direction = Literal["coin", "partner", "sample"]
+MOST_PLACES = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignMixup(PairMethod):
+    """Âₖ = (1 − λ_k) A + λ_k Ã' at one of ``layers``: the places of the partner's feature map are first brought to those of the
+    sample that resemble them, by entropic optimal transport of their features; or the sample's to the partner's.
+
+    ``direction`` says which of the two is moved, ``coin`` draws it. With probability ``input_share`` a batch is mixed at the
+    input instead, without alignment. Layers are named as for :class:`multimix.ManifoldMixup`, one drawn for each batch.
+    ``channel_axis`` is 1 for features ``[B, C, *places]`` and −1 for tokens ``[B, places, C]``. ``eps``, ``rounds`` and
+    ``tolerance`` are those of :func:`multimix.solvers.sinkhorn.transport_plan`; the transport is a constant for gradients.
+    """
+
+    name = "alignmixup"
+    aliases = ("alignmix", "align_mixup")
+    alpha: float = 2.0
+    layers: tuple[str, ...]
+    input_share: float = 0.5
+    direction: Direction = "coin"
+    channel_axis: Literal[1, -1] = 1
+    eps: float = 0.1
+    rounds: int = 100
+    tolerance: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = () if isinstance(self.layers, str) else tuple(self.layers)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"layers must be a tuple of hidden layers' names, such as ('layer3',), got {self.layers!r}")
+        object.__setattr__(self, "layers", names)
+        check_share("input_share", self.input_share)
+        check_choice("direction", self.direction, get_args(Direction))
+        if self.channel_axis not in (1, -1):
+            raise ValueError(f"channel_axis must be 1 or -1, got {self.channel_axis!r}")
+        if not isinstance(self.rounds, int) or self.rounds < 1:
+            raise ValueError(f"rounds must be a whole number, at least 1, got {self.rounds!r}")
+        for name, least in (("eps", "above 0"), ("tolerance", "at least 0")):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < math.inf or (name == "eps" and value == 0):
+                raise ValueError(f"{name} must be finite and {least}, got {value!r}")
+
+    @property
+    def mixes_at(self) -> tuple[str | None, ...]:
+        hidden: tuple[str | None, ...] = self.layers if self.input_share < 1 else ()
+        return (None, *hidden) if self.input_share > 0 else hidden
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
+        # All coins are thrown, whether they count or not: the stream then does not depend on how one of them fell.
+        at_input = float(torch.rand((), generator=generator, dtype=torch.float64)) < self.input_share
+        layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]
+        sample_moves = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < 0.5
+        if at_input:
+            return SharePlan(partner=partner, share=lam, size=x.shape[2:])
+        if self.direction != "coin":
+            sample_moves = torch.full_like(sample_moves, self.direction == "sample")
+        return AlignedPlan(
+            partner=partner,
+            share=lam,
+            layer=layer,
+            sample_moves=sample_moves,
+            channel_axis=self.channel_axis,
+            eps=self.eps,
+            rounds=self.rounds,
+            tolerance=self.tolerance,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AlignedPlan(SharePlan):
+    """One share per sample, between a feature map and the aligned one of its partner; the alignment is found while mixing.
+
+    ``sample_moves [1 or B]`` says for which pairs the sample's features are brought to the partner's places and not the other
+    way round. A sample that is its own partner stays as it is.
+    """
+
+    sample_moves: Tensor
+    channel_axis: int
+    eps: float
+    rounds: int
+    tolerance: float
+    shared: ClassVar[tuple[str, ...]] = ("partner", "sample_moves")
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        with _full_precision(z):
+            start, end = self.ends(z)
+            share = self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1))
+            return into(mix(start, end, share).flatten(0, 1).to(z.dtype), z, out)
+
+    def ends(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the K steps of ``z [B, …]`` start and end, like z but in float32 or better: A and A'Rᵀ, or A R and A'."""
+        last = self.channel_axis == -1 and z.ndim > 2
+        places = (z.movedim(-1, 1) if last else z).to(torch.float64 if z.dtype == torch.float64 else torch.float32)
+        own = places.reshape(len(z), places.shape[1:2].numel(), -1)
+        pair = own[self.partner]
+        fitted = own.shape[2] * self.transport(own, pair).to(own.dtype)
+        moves, itself = self.sample_moves, self.partner == torch.arange(len(z), device=self.partner.device)
+        start, end = own, pair
+        if bool(moves.any()):
+            start = torch.where((moves & ~itself)[:, None, None], own @ fitted, own)
+        if not bool(moves.all()):
+            end = torch.where((moves | itself)[:, None, None], pair, pair @ fitted.transpose(1, 2))
+        start, end = start.reshape(places.shape), end.reshape(places.shape)
+        return (start.movedim(1, -1), end.movedim(1, -1)) if last else (start, end)
+
+    def transport(self, own: Tensor, pair: Tensor) -> Tensor:
+        """``P [B, n, n]`` between the columns of ``own`` and ``pair [B, C, n]``, in float32 and detached."""
+        if own.shape[2] > MOST_PLACES:
+            raise ValueError(
+                f"AlignMixup aligns at most {MOST_PLACES} places, got {own.shape[2]} at layer {self.layer!r}: name a later layer"
+            )
+        with torch.no_grad():
+            cost = squared_distances(own.detach().float(), pair.detach().float())
+            return transport_plan(cost, self.eps, self.rounds, self.tolerance)
+
+
+def _full_precision(z: Tensor) -> AbstractContextManager[Any]:
+    kind = z.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

@@ -1,0 +1,84 @@
+"""GuidedMixup (Kang and Kim, 2023): K soft masks by saliency, of pairs that look at different places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+from ..checks import check_choice, check_spatial, checked_saliency
+from ..geometry.translated import blurred, soft_shares, with_mean_1
+from ..plan import MaskPlan, PairPlan
+from .base import PairMethod
+from .sage import check_blur
+
+Pairing = Literal["far", "random"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuidedMixup(PairMethod):
+    """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k = λ_k s' / ((1 − λ_k) s + λ_k s'): whoever is more salient at a place shows more there.
+
+    s is blurred by a Gaussian of ``blur_size`` places and width ``blur_sigma``, with sum 1. λ = ½ is the published ratio
+    s' / (s + s'). ``pairing="far"`` chains samples whose maps are far apart (:func:`far_partner`); ``random`` draws pairs as
+    other methods do, and only there ``derange`` counts.
+    """
+
+    name = "guidedmixup"
+    aliases = ("guidedmix", "guided_mixup")
+    published = MappingProxyType({"condition": "pairing", "blur": "blur_size"})
+    pairing: Pairing = "far"
+    blur_size: int = 7
+    blur_sigma: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("pairing", self.pairing, get_args(Pairing))
+        check_blur(self.blur_size, self.blur_sigma)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """``saliency [B, *size]``, before the blur."""
+        return ("saliency",)
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        check_spatial(x, "GuidedMixup")
+        even = with_mean_1(checked_saliency(given.pop("saliency"), x))
+        saliency = with_mean_1(blurred(even, self.blur_size, self.blur_sigma))
+        if partner is None and self.pairing == "far":
+            partner = far_partner(saliency, generator)
+        return super().draw(x, generator=generator, saliency=saliency, partner=partner, lam=lam, **given)
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
+        share = soft_shares(saliency, saliency[partner], 1 - lam)
+        return MaskPlan(partner=partner, size=x.shape[2:], share=share)
+
+
+def far_partner(maps: Tensor, generator: Generator) -> Tensor:
+    """``partner [B]``: one cycle through the batch, from the two ``maps [B, …]`` that are farthest apart on, each followed by
+    the farthest of those that are left; distances are Euclidean.
+
+    Maps that are equally far are taken in a random order. Nobody is its own partner in a batch of two or more.
+    """
+    order = torch.randperm(len(maps), generator=generator)
+    flat = maps.flatten(1)[order.to(maps.device)].double()
+    far = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist").cpu().fill_diagonal_(-1.0)
+    here = first = int(far.argmax()) // len(maps)
+    partner = torch.empty(len(maps), dtype=torch.int64)
+    for _ in range(len(maps) - 1):
+        far[:, here] = -1.0
+        there = int(far[here].argmax())
+        partner[order[here]] = order[there]
+        here = there
+    partner[order[here]] = order[first]
+    return partner

@@ -1,0 +1,74 @@
+"""ResizeMix (Qin et al., 2020): the whole partner, made small, in K boxes around one point."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from torch import Generator, Tensor
+
+from ..checks import check_choice, check_spatial
+from ..geometry.boxes import Grid, centered_boxes, random_center
+from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
+from ..options import Range, between, checked_range
+from ..pairing import random_partner
+from ..path import sample_path
+from ..plan import PairPlan
+from .base import PairMethod
+
+Place = Literal["anywhere", "shift", "clip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeMix(PairMethod):
+    """x̂_k is all of x' resized into box k, and x outside; sides of the boxes are τ_k times the image's, areas λ_k = τ_k^d.
+
+    The K scales τ_1 < … < τ_K are the path, stretched over ``scale``: uniform on it with α = 1, as published. With
+    ``scale=None`` the path is that of the areas λ_k themselves, as in CutMix; a ``lam`` handed to ``plan`` always is.
+
+    All boxes hold one uniformly drawn point. ``box="anywhere"`` makes every position inside the image equally likely; ``shift``
+    and ``clip`` (the published code, with ``grid="integer"``) centre boxes there and slide them inside or cut them off, as in
+    :class:`multimix.CutMix`. ``resize`` is nearest or bilinear. The target follows the realised area.
+    """
+
+    name = "resizemix"
+    published = MappingProxyType({"scope": "scale", "interpolate_mode": "resize"})
+    scale: Range | None = (0.1, 0.8)
+    box: Place = "anywhere"
+    grid: Grid = "continuous"
+    resize: Resize = "nearest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale is not None:
+            object.__setattr__(self, "scale", checked_range("scale", self.scale, 0, 1))
+        check_choice("box", self.box, get_args(Place))
+        check_choice("grid", self.grid, get_args(Grid))
+        check_choice("resize", self.resize, get_args(Resize))
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        if lam is None and self.scale is not None:
+            if partner is None:
+                partner = random_partner(len(x), derange=self.derange, generator=generator)
+            rows = len(x) if self.per_pair else 1
+            path = sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
+            lam = between(self.scale, path) ** (x.ndim - 2)
+        return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
+        check_spatial(x, "ResizeMix")
+        size = x.shape[2:]
+        rows = self.rows(x, lam)
+        if self.box == "anywhere":
+            low, high = roaming_boxes(lam, random_center(rows, size, "continuous", generator), size)
+        else:
+            low, high = centered_boxes(lam, random_center(rows, size, self.grid, generator), size, self.box, self.grid)
+        return ResizedPlan(partner=partner, low=low, high=high, size=size, resize=self.resize)

@@ -1,0 +1,130 @@
+"""SAGE (Ma et al., 2022): K soft masks by saliency over a partner that one translation has brought out of the sample's way."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ..checks import check_choice, check_share, check_spatial, checked_saliency
+from ..geometry.translated import (
+    TranslatedPlan,
+    best_shift,
+    blurred,
+    covered,
+    random_shifts,
+    soft_shares,
+    translated,
+    with_mean_1,
+)
+from ..logits import Output
+from ..plan import PairPlan
+from ..saliency import clean_pass
+from .base import PairMethod, Prepared
+
+SaliencyMode = Literal["train", "eval"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAGE(PairMethod):
+    """x̂_k = M_k ⊙ x + (1 − M_k) ⊙ τ(x'), M_k = S_k / (S_k + S'_k): the share of x is ρ_k s against (1 − ρ_k) τ(s').
+
+    ρ_k = ``bound`` · (1 − λ_k). s is the gradient's mean absolute value over channels, blurred by a Gaussian of ``blur_size``
+    places and width ``blur_sigma``, with sum 1. One translation τ per pair serves all K: of a random share ``positions`` of all,
+    and of none if ``stay``, the one under which most saliency is seen, summed over k. Where τ(x') has nothing to show x stays.
+
+    With ``update_ratio`` u below 1 the loss is (1 − u) times the clean one and u times the mixed one, by
+    :func:`multimix.mixed_loss`. ``saliency_mode="train"`` asks the model in the mode it is in, as the authors do, so batch norm
+    sees the clean batch, too; ``"eval"`` leaves no trace in it.
+    """
+
+    name = "sage"
+    published = MappingProxyType(
+        {
+            "mixup_alpha": "alpha",
+            "upper_lambda": "bound",
+            "rand_pos": "positions",
+            "kernel_size": "blur_size",
+            "eval_mode": "saliency_mode",
+            "prob_mix": "p",
+        }
+    )
+    bound: float = 0.6
+    positions: float = 0.01
+    stay: bool = True
+    blur_size: int = 5
+    blur_sigma: float = 1.0
+    update_ratio: float = 1.0
+    saliency_mode: SaliencyMode = "train"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("bound", "positions", "update_ratio"):
+            check_share(name, getattr(self, name))
+        for name in ("bound", "update_ratio"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        check_blur(self.blur_size, self.blur_sigma)
+        check_choice("saliency_mode", self.saliency_mode, get_args(SaliencyMode))
+        if self.update_ratio < 1 and self.saliency_mode == "eval":
+            raise ValueError(
+                f"saliency_mode='eval' makes no clean loss, which update_ratio={self.update_ratio:g} needs: use 'train'"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """``saliency [B, *size]``, before the blur."""
+        return ("saliency",)
+
+    @property
+    def mixed_weight(self) -> float:
+        return self.update_ratio
+
+    @property
+    def clean_weight(self) -> float:
+        return 1 - self.update_ratio
+
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        if "saliency" in given and self.update_ratio == 1:
+            return Prepared({})
+        clean = clean_pass(model, x, y, training=self.saliency_mode == "train", output=output)
+        gradient = clean.gradient if clean.gradient.dtype == torch.float64 else clean.gradient.float()
+        maps = {} if "saliency" in given else {"saliency": gradient.abs().mean(1)}
+        return Prepared(maps, clean.loss if self.update_ratio < 1 else None)
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
+        check_spatial(x, "SAGE")
+        size = x.shape[2:]
+        count = max(1, int(self.positions * math.prod(2 * side - 1 for side in size)))
+        shifts = random_shifts(count, size, generator)
+        if self.stay:
+            shifts = [(0,) * len(size), *shifts]
+        own = with_mean_1(blurred(with_mean_1(checked_saliency(saliency, x)), self.blur_size, self.blur_sigma))
+        rho = self.bound * (1 - lam)
+        pair = own[partner]
+        shift = best_shift(own, pair, rho, shifts)
+        shift[partner == torch.arange(len(x))] = 0  # a sample that is its own partner stays as it is
+        shift = shift.to(own.device)
+        share = soft_shares(own, translated(pair.unsqueeze(1), shift).squeeze(1), rho)
+        share = torch.where(covered(shift, size).unsqueeze(1), share, 0.0)
+        return TranslatedPlan(partner=partner, size=size, share=share, shift=shift)
+
+
+def check_blur(length: int, sigma: float) -> None:
+    """Raise one sentence unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
+    if not isinstance(length, int) or length < 1 or length % 2 == 0:
+        raise ValueError(f"blur_size must be an odd number of places, 1 for no blur, got {length!r}")
+    if not isinstance(sigma, int | float) or not 0 < sigma < math.inf:
+        raise ValueError(f"blur_sigma must be finite and above 0, got {sigma!r}")

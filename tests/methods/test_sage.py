@@ -1,0 +1,258 @@
+"""SAGE: against loops, its translation, its masks, and the step that is part clean, part mixed."""
+
+import math
+import re
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import multimix as mm
+import saliency_family_oracles as slow
+from multimix.geometry.translated import best_shift, covered, random_shifts, translated, with_mean_1
+from multimix.methods.sage import SAGE
+from oracles import seeded
+from salient import CLASSES, Network, images, labels
+
+LAM = [0.05, 0.3, 0.5, 0.8, 0.97]
+
+
+def maps(batch, size, seed=0, holes=0.0):
+    values = torch.rand(batch, *size, generator=seeded(seed)) ** 4
+    return torch.where(torch.rand(batch, *size, generator=seeded(seed + 50)) < holes, 0.0, values)
+
+
+def inputs(batch=4, size=(5, 7), seed=0, **kwargs):
+    return torch.randn(batch, 2, *size, generator=seeded(seed)).to(**kwargs)
+
+
+OPTIONS = [
+    {},
+    {"bound": 1.0, "positions": 0.3},
+    {"positions": 0.2, "stay": False, "blur_size": 1},
+    {"blur_size": 3, "blur_sigma": 0.5},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("size", [(5, 7), (9,), (2, 3, 4), (1,)], ids=str)
+@pytest.mark.parametrize("holes", [0.0, 0.7])
+@pytest.mark.parametrize("lam", [[0.4], LAM], ids=["K = 1", "K = 5"])
+def test_agrees_with_loops(options, size, holes, lam):
+    x, s, partner = inputs(size=size), maps(4, size, holes=holes), torch.tensor([2, 1, 3, 0])
+    plan = SAGE(k=len(lam), **options).plan(x, saliency=s, partner=partner, lam=lam, generator=seeded(3))
+    mixed, shares = slow.sage_path(x, partner.tolist(), lam, s, seeded(3), **options)
+    torch.testing.assert_close(plan.mix(x), mixed, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(plan.lam, torch.tensor(shares, dtype=torch.float64), atol=1e-6, rtol=0)
+    assert torch.equal(plan.mix(x)[1::4], x[1].expand(len(lam), *x.shape[1:])), "its own partner"
+
+
+def test_the_chosen_offset_is_the_best_of_all_candidates():
+    size = (6, 5)
+    own, pair = with_mean_1(maps(8, size, 1)), with_mean_1(maps(8, size, 2))
+    rho = torch.tensor([[0.6], [0.3], [0.05]], dtype=torch.float64)
+    shifts = [(0, 0), *random_shifts(25, torch.Size(size), seeded(4))]
+    found = best_shift(own, pair, rho, shifts)
+    for i in range(8):
+        _, _, scores = slow.sage_pair(own[i] / own[i].sum(), pair[i] / pair[i].sum(), rho.flatten().tolist(), shifts)
+        chosen = scores[shifts.index(tuple(found[i].tolist()))]
+        assert chosen >= max(scores) - 1e-6
+        assert chosen >= scores[0] - 1e-6, "never worse than staying, if staying is among them"
+    assert any(shift != (0, 0) for shift in map(tuple, found.tolist()))
+
+
+def test_masks_are_ordered_and_the_target_is_their_mean():
+    for seed in range(20):
+        x, s = inputs(batch=5, size=(9, 6), seed=seed), maps(5, (9, 6), seed, holes=0.3 * (seed % 3))
+        plan = SAGE(k=6, per_pair=bool(seed % 2), bound=0.7, positions=0.05).plan(x, saliency=s, generator=seeded(seed))
+        assert (plan.mask.diff(dim=0) >= 0).all()
+        assert (plan.mask >= 0).all()
+        assert (plan.mask <= 1).all()
+        torch.testing.assert_close(plan.lam, plan.mask.double().mean((2, 3, 4)))
+        target = plan.mix_target(torch.arange(5), 5)
+        torch.testing.assert_close(target.sum(1), torch.ones(30))
+
+
+def test_even_maps_give_input_mixup():
+    """Below ρ = ½ an even partner is best left where it is."""
+    x, partner = inputs(), torch.tensor([1, 2, 3, 0])
+    plan = SAGE(k=5).plan(x, saliency=torch.ones(4, 5, 7), partner=partner, lam=[0.2, 0.4, 0.6, 0.8, 1.0], generator=seeded(0))
+    assert not plan.shift.any()
+    for lam, step in zip([0.2, 0.4, 0.6, 0.8, 1.0], plan.mix(x).chunk(5), strict=True):
+        rho = 0.6 * (1 - lam)
+        torch.testing.assert_close(step, rho * x + (1 - rho) * x[partner])
+    none = SAGE(k=5).plan(x, saliency=torch.zeros(4, 5, 7), partner=partner, lam=[0.2, 0.4, 0.6, 0.8, 1.0], generator=seeded(0))
+    assert torch.equal(none.mix(x), plan.mix(x)), "a map of zeros counts as even"
+
+
+def test_no_black_holes():
+    """Where the moved partner has nothing to show the sample stays, bit for bit, however little it is salient there."""
+    x = inputs(batch=6, size=(8, 11)).abs() + 1
+    s = maps(6, (8, 11), 5, holes=0.8)
+    plan = SAGE(k=3, positions=0.05, stay=False, blur_size=1, bound=1.0).plan(x, saliency=s, generator=seeded(2))
+    absent = ~covered(plan.shift, plan.size)
+    assert absent.any(dim=(1, 2)).sum() >= 3
+    for step in plan.mix(x).chunk(3):
+        assert (step >= 1).all()
+        assert torch.equal(step.movedim(1, -1)[absent], x.movedim(1, -1)[absent])
+    assert not plan.mask[:, absent.unsqueeze(1)].any()
+
+
+def test_both_ends():
+    x, s = inputs(batch=5), maps(5, (5, 7), holes=0.5)
+    plan = SAGE(bound=1.0, positions=0.1, blur_size=1).plan(x, saliency=s, lam=[0.0, 1.0], generator=seeded(1))
+    at_0, at_1 = plan.mix(x).chunk(2)
+    assert torch.equal(at_0, x)
+    moved, here = translated(x[plan.partner], plan.shift), covered(plan.shift, plan.size).unsqueeze(1)
+    assert torch.equal(at_1, torch.where(here, moved, x))
+    assert SAGE(bound=0.5).plan(x, saliency=s, lam=[0.0], generator=seeded(1)).lam.min() > 0.2, "x has at most about half"
+
+
+def test_how_many_offsets(monkeypatch):
+    counts = []
+    monkeypatch.setattr(
+        "multimix.methods.sage.best_shift",
+        lambda own, pair, rho, shifts: counts.append(len(shifts)) or torch.zeros(len(own), own.ndim - 1, dtype=torch.int64),
+    )
+    for size, options in (
+        ((32, 32), {}),
+        ((32, 32), {"stay": False}),
+        ((2, 2), {"stay": False}),
+        ((4, 6), {"positions": 1.0}),
+        ((4, 6), {"positions": 0}),
+    ):
+        x = torch.zeros(1, 1, *size)
+        SAGE(**options).plan(x, saliency=torch.ones(1, *size), generator=seeded(0))
+    assert counts == [40, 39, 1, 78, 2]
+
+
+def test_law_of_the_share():
+    """With even maps λ̂ = 1 − c (1 − λ), λ uniform: mean 1 − c/2, variance c²/12."""
+    n = 3000
+    x, even, partner = torch.zeros(n, 1, 2, 2), torch.ones(n, 2, 2), torch.arange(n).roll(1)
+    found = SAGE(bound=0.5, per_pair=True).plan(x, saliency=even, partner=partner, generator=seeded(7)).lam[0]
+    assert abs(float(found.mean()) - 0.75) < 4.5 * 0.5 / math.sqrt(12 * n)
+    assert stats.kstest(found.numpy(), stats.uniform(0.5, 0.5).cdf).pvalue > 1e-3
+
+
+def test_steps_share_the_translation_and_plans_can_be_cut():
+    x, s = inputs(batch=5), maps(5, (5, 7))
+    plan = SAGE(k=5, positions=0.2, stay=False).plan(x, saliency=s, generator=seeded(8))
+    whole = plan.mix(x)
+    assert plan.shift.any()
+    assert torch.equal(torch.cat([part.mix(x) for part in plan.split(2)]), whole)
+    assert torch.equal(plan[3].mix(x), whole[15:20])
+    rows = x.clone().requires_grad_()
+    torch.testing.assert_close(plan.mix(rows).detach(), whole)
+    (grad,) = torch.autograd.grad(plan.mix(rows).sum(), rows)
+    assert torch.isfinite(grad).all()
+    assert float(grad.sum()) == pytest.approx(whole.numel(), rel=1e-5), "every pixel's weights sum to 1"
+    out = torch.empty_like(whole)
+    assert torch.equal(plan.mix(x, out=out), whole)
+
+
+def test_a_dense_target_moves_along():
+    x, s = inputs(batch=4), maps(4, (5, 7))
+    plan = SAGE(k=2, positions=0.2, stay=False).plan(x, saliency=s, generator=seeded(8))
+    dense = torch.rand(4, 3, 5, 7, generator=seeded(9))
+    torch.testing.assert_close(plan.mix_target(dense), plan.mix(dense))
+
+
+def test_saliency_is_the_mean_absolute_gradient_in_the_models_own_mode():
+    x, y = images(), labels()
+    for mode, training in (("train", True), ("eval", False)):
+        model, twin = Network(dropout=0), Network(dropout=0)
+        twin.train(training)
+        told, clean = SAGE(saliency_mode=mode).prepare(model, x, y, generator=seeded(0))
+        assert clean is None
+        leaf = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(cross_entropy(twin(leaf), y, reduction="sum"), leaf)
+        torch.testing.assert_close(told["saliency"], gradient.abs().mean(1))
+        assert model.seen == [(6, training)]
+        assert bool(model.norm.num_batches_tracked) == training
+    model = Network()
+    assert SAGE().prepare(model, x, y, generator=seeded(0), given=("saliency",)) == ({}, None)
+    assert model.seen == []
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss, list(model.parameters()))
+
+
+@pytest.mark.parametrize("u", [0.7, 0.25, 1.0])
+@pytest.mark.parametrize("steps", [None, 1])
+def test_two_part_update(u, steps):
+    """The gradient is (1 − u) times that of the clean loss and u times that of the mixed one, the clean one not K times."""
+    x, y = images(dtype=torch.float64), labels()
+    model = Network(dropout=0).double()
+    model.norm = nn.Identity()
+    method = SAGE(k=3, update_ratio=u)
+    told, _ = method.prepare(model, x, y, generator=seeded(0))
+    plan = method.plan(x, **told, generator=seeded(1))
+    mixed = gradients(model, cross_entropy(model(plan.mix(x)), plan.mix_target(y, CLASSES).double()))
+    clean = gradients(model, cross_entropy(model(x), y))
+    model.seen.clear()
+    terms = mm.forward.mixed_terms(model, method, x, y, steps=steps, generator=seeded(1))
+    found = [sum(parts) for parts in zip(*(gradients(model, term().loss) for term in terms), strict=True)]
+    for ours, of_clean, of_mixed in zip(found, clean, mixed, strict=True):
+        torch.testing.assert_close(ours, (1 - u) * of_clean + u * of_mixed, atol=1e-9, rtol=1e-6)
+    assert model.seen == [(6, True)] + ([(18, True)] if steps is None else [(6, True)] * 3)
+
+
+def test_the_weights_of_both_parts():
+    x, y, model = images(), labels(), Network(dropout=0)
+    assert mm.CutMix().mixed_weight == 1
+    assert (SAGE().mixed_weight, SAGE().clean_weight) == (1, 0)
+    assert SAGE(update_ratio=0.7).clean_weight == pytest.approx(0.3)
+    for skipped in (SAGE(update_ratio=0.7, p=0.0), SAGE(update_ratio=0.7, alpha=0.0)):
+        model.norm.eval()
+        plain = cross_entropy(model(x), y)
+        torch.testing.assert_close(mm.mixed_loss(model, skipped, x, y), plain)
+    with pytest.raises(ValueError, match="use mixed_loss"):
+        mm.mixed_logits(model, SAGE(update_ratio=0.7), x, y)
+    chosen = mm.OneOf((SAGE(update_ratio=0.5), SAGE(update_ratio=0.5)))
+    direct = mm.mixed_loss(
+        model, SAGE(update_ratio=0.5), x, y, saliency=torch.ones(6, 5, 7), lam=[0.3], partner=torch.arange(6), generator=seeded(0)
+    )
+    torch.testing.assert_close(
+        mm.mixed_loss(model, chosen, x, y, saliency=torch.ones(6, 5, 7), lam=[0.3], partner=torch.arange(6), generator=seeded(0)),
+        direct,
+    )
+
+
+def test_batch_of_one_and_constant_images():
+    x = torch.full((1, 3, 5, 4), 0.25)
+    plan = SAGE(k=3).plan(x, saliency=torch.zeros(1, 5, 4), generator=seeded(0))
+    assert torch.equal(plan.mix(x), x.repeat(3, 1, 1, 1))
+    huge = SAGE(k=2).plan(inputs(), saliency=maps(4, (5, 7)) * 3e38, generator=seeded(0))
+    tiny = SAGE(k=2).plan(inputs(), saliency=(maps(4, (5, 7)).double() * 1e-200), generator=seeded(0))
+    assert torch.isfinite(huge.mask).all()
+    torch.testing.assert_close(huge.mask, tiny.mask, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bound": 0}, "bound must be above 0, got 0"),
+        ({"bound": 1.5}, "bound must lie in 0 … 1, got 1.5"),
+        ({"update_ratio": 0.0}, "update_ratio must be above 0, got 0.0"),
+        ({"positions": -0.1}, "positions must lie in 0 … 1, got -0.1"),
+        ({"blur_size": 4}, "blur_size must be an odd number of places, 1 for no blur, got 4"),
+        ({"blur_sigma": 0.0}, "blur_sigma must be finite and above 0, got 0.0"),
+        ({"saliency_mode": "both"}, "no saliency_mode 'both'; there are train, eval"),
+        (
+            {"saliency_mode": "eval", "update_ratio": 0.5},
+            "saliency_mode='eval' makes no clean loss, which update_ratio=0.5 needs",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(options, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        SAGE(**options)
+
+
+def test_places_are_needed():
+    with pytest.raises(ValueError, match="SAGE needs x of shape"):
+        SAGE().plan(torch.zeros(2, 3), saliency=torch.ones(2))
