@@ -116,6 +116,20 @@ def number(value: float, places: int | None = 2) -> str:
     return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
+def short(count: float | None) -> str:
+    """A number of samples, rows or updates with three digits.
+
+    >>> short(640), short(50_000), short(1_234_000), short(None)
+    ('640', '50 k', '1.23 M', '–')
+    """
+    if count is None:
+        return NOTHING
+    for sign, size in ((" M", 1e6), (" k", 1e3)):
+        if count >= size:
+            return (f"{count / size:.0f}" if count >= 100 * size else f"{count / size:.3g}") + sign
+    return f"{count:.0f}"
+
+
 class _Fitted(Table):
     """A table that becomes several, one below the other, where it is too wide for the console."""
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -15,6 +14,7 @@ from ..checks import check_choice, check_share, checked_noise, checked_saliency
 from ..generator import resolved
 from ..geometry.blocks import BlockPlan, cut_finer, spread
 from ..logits import Output
+from ..options import checked_numbers
 from ..plan import PairPlan
 from ..solvers.assignment import Rule, assigned_blocks
 from ..solvers.compiled import Backend
@@ -83,7 +83,7 @@ class PuzzleMix(PairMethod):
         object.__setattr__(self, "blocks", checked_blocks(self.blocks))
         for name in ("mean", "std"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _checked_numbers(name, getattr(self, name)))
+                object.__setattr__(self, name, checked_numbers(name, getattr(self, name)))
         for name, kind in (
             ("cost", LabelCost),
             ("transport", Transport),
@@ -233,15 +233,6 @@ def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
             f"such as (2, 4, 8, 16), got {blocks!r}"
         )
     return found
-
-
-def _checked_numbers(name: str, value: Any) -> float | tuple[float, ...]:
-    """``value`` as a number or a tuple of numbers, whether it came as a list, a tensor or an array."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    parts = value if isinstance(value, list | tuple) else [value]
-    if not parts or not all(isinstance(part, Real) and math.isfinite(part) for part in parts):
-        raise ValueError(f"{name} must be a number or one for each channel, got {value!r}")
-    return tuple(float(part) for part in parts) if isinstance(value, list | tuple) else float(value)
 
 
 def _parts(value: float | tuple[float, ...] | None) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,40 +124,21 @@ def _speech(subject: Subject, options: Options, progress: Progress) -> Finding:
 
 
 def _gradient_norm(subject: Subject, options: Options, progress: Progress) -> Finding:
-    settings, train, augment = _trained(subject, "gradient_norm")
-    found = gradient_norms(
-        subject.network,
-        settings.method,
-        train,
-        augment,
-        ks=options.ks,
-        batches=options.batches,
-        batch=settings.batch,
-        loss=settings.loss,
-        smoothing=settings.smoothing,
-        seed=options.seed,
-        workers=options.workers,
-        progress=progress,
-    )
+    found = gradient_norms(**_update(subject, options, "gradient_norm"), batches=options.batches, progress=progress)
     return Finding(found.numbers(), asdict(found), norm_figures(found, subject.title))
 
 
 def _training_time(subject: Subject, options: Options, progress: Progress) -> Finding:
-    settings, train, augment = _trained(subject, "training_time")
-    found = training_times(
-        subject.network,
-        settings.method,
-        train,
-        augment,
-        ks=options.ks,
-        batch=settings.batch,
-        loss=settings.loss,
-        smoothing=settings.smoothing,
-        seed=options.seed,
-        workers=options.workers,
-        progress=progress,
-    )
+    found = training_times(**_update(subject, options, "training_time"), progress=progress)
     return Finding(found.numbers(), asdict(found), time_figures(found, subject.title))
+
+
+def _update(subject: Subject, options: Options, name: str) -> dict[str, Any]:
+    """What an evaluator is told to repeat updates of the run's last epoch."""
+    settings, train, augment = _trained(subject, name)
+    same = {field: getattr(settings, field) for field in ("method", "batch", "loss", "smoothing")}
+    asked = {field: getattr(options, field) for field in ("ks", "seed", "workers")}
+    return {"network": subject.network, "split": train, "augment": augment, **same, **asked}
 
 
 def _trained(subject: Subject, name: str) -> tuple[Settings, Split, Augment]:

@@ -12,10 +12,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from ..recipes.arms import counts_k
 from ..report import png, svg
+from ..sheet import short
 from ..training.figures import COLOURS, DASHES, FEW, GREY, LINE, SOFT
 from ..training.gathered import BASELINE, WORDS, Line
 from .compare import Compared, Comparison, Spent, course, rows_of, seconds_of
-from .sheets import short
 
 MARKERS = ("o", "s", "^", "P", "X", "D")
 

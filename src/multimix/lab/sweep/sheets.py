@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ..recipes.arms import counts_k
-from ..sheet import NOTHING, Cell, Sheet, difference_cell, mean_cell, number
+from ..sheet import NOTHING, Cell, Sheet, difference_cell, mean_cell, number, short
 from ..statistics import Paired, Summary, summary
 from ..training.gathered import BASELINE, WORDS
 from .compare import Compared, Comparison, Cut, Spent, beside, cut, over_seeds, rows_of, seconds_of
@@ -33,20 +33,6 @@ def sheets(found: Comparison, changed: str = "") -> list[Sheet]:
 def records(found: Comparison) -> list[dict[str, object]]:
     """Lines of a CSV file: every number in full, None where there is none."""
     return [_record(found, equal, one) for equal, lines in found.tables.items() for one in lines]
-
-
-def short(count: float | None) -> str:
-    """A number of rows or updates with three digits.
-
-    >>> short(640), short(50_000), short(1_234_000), short(None)
-    ('640', '50 k', '1.23 M', '–')
-    """
-    if count is None:
-        return NOTHING
-    for sign, size in ((" M", 1e6), (" k", 1e3)):
-        if count >= size:
-            return (f"{count / size:.0f}" if count >= 100 * size else f"{count / size:.3g}") + sign
-    return f"{count:.0f}"
 
 
 def _equal(found: Comparison, equal: Equal, lines: Sequence[Compared], changed: str) -> Sheet:

@@ -9,7 +9,7 @@ from rich.table import Table
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..results import make_folder, write_atomically
-from ..sheet import NOTHING, Cell, Sheet, difference_cell, markdown, mean_cell, records_csv, terminal
+from ..sheet import NOTHING, Cell, Sheet, difference_cell, markdown, mean_cell, records_csv, short, terminal
 from ..statistics import Paired
 from .gathered import CHANGED, ERRORS, HEADS, WORDS, Gathered, Line, Rows, gathered, named
 from .history import LAST
@@ -69,7 +69,7 @@ def recipe_sheet(recipe: Recipe, scale: Scale, rows: Rows) -> Sheet:
             columns.append(("paper" if scale == "paper" else "paper (other scale)", [_paper(line, scale) for line in lines]))
         if own:
             columns += _compared(recipe, scale, found)
-    columns.append(("images", [(NOTHING if line.images is None else _count(line.images), "") for line in lines]))
+    columns.append(("images", [(short(line.images), "") for line in lines]))
     body = [[cells[i] for _, cells in columns] for i in range(len(lines))]
     notes = [
         *_notes(recipe, scale, found),
@@ -118,18 +118,6 @@ def _fields(recipe: Recipe, scale: Scale) -> list[str]:
 def _places(field: str) -> int | None:
     """Two places for what is in per cent; a gradient or a time may have any size."""
     return 2 if field in ERRORS or field == ECE else None
-
-
-def _count(count: float) -> str:
-    """A number of samples with three digits.
-
-    >>> _count(640), _count(50_000), _count(15_000_000), _count(1_234_000)
-    ('640', '50 k', '15 M', '1.23 M')
-    """
-    for sign, size in ((" M", 1e6), (" k", 1e3)):
-        if count >= size:
-            return (f"{count / size:.0f}" if count >= 100 * size else f"{count / size:.3g}") + sign
-    return f"{count:.0f}"
 
 
 def _paper(line: Line, scale: Scale) -> tuple[str, str]:
