@@ -10,6 +10,7 @@ from multimix.lab.data import read
 from multimix.lab.recipes.base import Recipe, Row
 from multimix.lab.training.schedule import Milestones
 from multimix.lab.training.settings import Augmentation, Data, Network, Running, Settings
+from multimix.mix_block import NewBlock
 
 MEAN, STD = 0.3054, 0.3753
 PUZZLE = mm.PuzzleMix(k=3, mean=MEAN, std=STD)
@@ -39,6 +40,18 @@ class PlainNet(nn.Module):
         return self.layers(x)
 
 
+class ConvNet(nn.Module):
+    """Features that have places, no statistics and nothing random."""
+
+    def __init__(self, num_classes=10, width=8):
+        super().__init__()
+        self.stage1 = nn.Sequential(nn.Conv2d(1, width, 3, stride=2, padding=1), nn.Tanh())
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(16 * width, num_classes))
+
+    def forward(self, x):
+        return self.head(self.stage1(x))
+
+
 def settings(**changes):
     start = Settings(
         data=Data("digits", per_class=20, report_per_class=10),
@@ -65,7 +78,7 @@ RECIPE = Recipe(
     about="for tests",
     settings=plain_settings,
     rows=(Row("none"), Row("mixup", 1, 22.49), Row("mixup", 3)),
-    options={"manifoldmix": {"layers": (None, "stage1")}, "cutout": {"length": 4}},
+    options={"manifoldmix": {"layers": (None, "stage1")}, "cutout": {"length": 4}, "samix": {"block": NewBlock("stage1")}},
 )
 
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from .checks import NotFiniteError, readable
 from .generator import resolved
 from .logits import Output
 from .momentum import MomentumEncoder
+from .new_network import NewNetwork
 
 Average = Literal["pair", "batch"]
 MOST_PLACES = 4096
@@ -81,7 +83,7 @@ class MixBlock(MaskNetwork):
         momentum: float = 0.999,
         last: float = 0.999999,
         steps: int | None = None,
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
     ) -> None:
         super().__init__(kappa=kappa)
         if not isinstance(channels, int) or channels < 1:
@@ -153,6 +155,23 @@ class MixBlock(MaskNetwork):
             return normed
         mean, variance = (None, None) if own else (norm.running_mean, norm.running_var)
         return functional.batch_norm(inner, mean, variance, norm.weight, norm.bias, training=own, eps=norm.eps)
+
+
+@dataclass(frozen=True)
+class NewBlock(NewNetwork):
+    """A :class:`MixBlock` still to be made, on the ``layer`` of the model that it will learn beside; with the block's options."""
+
+    layer: str
+    kappa: float | None = 0.25
+    momentum: float = 0.999
+    last: float = 0.999999
+
+    def made(
+        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
+    ) -> MixBlock:
+        options: dict[str, Any] = {"kappa": self.kappa, "momentum": self.momentum, "last": self.last, "steps": updates}
+        channels = MomentumEncoder(model, self.layer).features(images[:1]).shape[1]
+        return MixBlock(model, self.layer, channels, **options, generator=generator)
 
 
 class FixedBlock(MaskNetwork):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from .new_network import NewNetwork
 from .options import per_channel
 
 EPS = 1e-5
@@ -112,8 +113,8 @@ class StylePair:
 
 
 def check_pair(pair: Any) -> None:
-    """Raise one sentence unless ``pair`` can encode and decode, and is not in training mode."""
-    if not isinstance(pair, EncoderDecoder):
+    """Raise one sentence unless ``pair`` can encode and decode, and is not in training mode; or is still to be made."""
+    if not isinstance(pair, EncoderDecoder | NewNetwork):
         raise TypeError(
             "pair must have encode(x) and decode(features), such as multimix.style.StylePair(encoder, decoder), "
             f"got {type(pair).__name__}"
@@ -138,7 +139,7 @@ class StyleSpace:
     def encode(self, x: Tensor) -> Tensor:
         """Features of ``x [B, C, H, W]``, in float32 or better, without a gradient."""
         with torch.no_grad(), full_precision(x):
-            return working(self.pair.encode(self._inward(working(x.detach()))))
+            return working(self.pair.encode(self.inward(working(x.detach()))))
 
     def decode(self, features: Tensor, like: Tensor) -> Tensor:
         """Images of the size and normalisation of ``like [B, C, H, W]``, in the precision of ``features``, without a gradient."""
@@ -157,11 +158,12 @@ class StyleSpace:
     def styles(self, x: Tensor) -> Tensor:
         """``[B, S]``: means and deviations of all channels at the layers where the pair compares styles."""
         with torch.no_grad(), full_precision(x):
-            inward = self._inward(working(x.detach()))
+            inward = self.inward(working(x.detach()))
             found = self.pair.layers(inward) if hasattr(self.pair, "layers") else [self.pair.encode(inward)]
             return torch.cat([part.flatten(1) for layer in found for part in style_of(working(layer))], dim=1)
 
-    def _inward(self, x: Tensor) -> Tensor:
+    def inward(self, x: Tensor) -> Tensor:
+        """``x [B, C, H, W]`` as the pair is given it."""
         mean, std = (per_channel(name, getattr(self, name), x).to(x.dtype) for name in ("mean", "std"))
         x = x * std + mean
         if self.side is None:

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import interpolate, mse_loss
 
 from .generator import resolved, seeded
+from .new_network import NewNetwork
 from .style import StylePair, adain
 
 
@@ -69,6 +70,23 @@ def train_style_pair(
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     return StylePair(pair.encoder, pair.decoder, pair.taps)
+
+
+@dataclass(frozen=True)
+class NewPair(NewNetwork):
+    """A pair still to be made: :func:`train_style_pair` on the images at hand, with these options."""
+
+    width: int = 16
+    steps: int = 300
+    batch: int = 32
+    rate: float = 5e-3
+
+    def made(
+        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
+    ) -> StylePair:
+        if blank:
+            return small_style_pair(images.shape[1], self.width, generator=generator).to(images.device)
+        return train_style_pair(images, steps=self.steps, batch=self.batch, width=self.width, rate=self.rate, generator=generator)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from torch import Generator, Tensor, nn
 from ..checks import check_batch, check_share
 from ..generator import resolved
 from ..logits import Output
+from ..mix_block import MixBlock
+from ..new_network import NewNetwork
 from ..pairing import checked_partner, random_partner
 from ..path import Sampler, check_path_options, checked_path, sample_path
 from ..plan import PairPlan, Plan, UnmixedPlan
@@ -40,7 +42,7 @@ class Method(ABC):
     layout: ClassVar[Literal["images", "points"]] = "images"
     """What it mixes: batches ``[B, C, …]`` of images, signals or volumes, or clouds of points ``[B, N, 3]``."""
     works_with: ClassVar[str | None] = None
-    """A network of its own that must be handed in under this name, such as the ``block`` of SAMix; None where there is none."""
+    """The option that holds a network of its own or its description, such as the ``block`` of SAMix; None where there is none."""
     published: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """What the authors call options that have another name here."""
 
@@ -80,12 +82,44 @@ class Method(ABC):
         return ()
 
     @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        """The networks of its own by name, for a checkpoint to hold; empty for most."""
+        return {}
+
+    @property
+    def learners(self) -> tuple[MixBlock, ...]:
+        """Those that learn beside the model: an optimiser gets ``parameters_to_train()``, after its step they ``update(model)``."""
+        return ()
+
+    @property
     def clean_scale(self) -> CleanScale:
         """What the clean weight multiplies: ``plain`` the cross-entropy, ``per_class`` 2/C of it, beside a mean over classes.
 
         ``auto`` is ``per_class`` beside :func:`multimix.softmax_bce` and ``plain`` beside any other loss.
         """
         return "auto"
+
+    def fitted(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        updates: int | None = None,
+        generator: Generator | None = None,
+        blank: bool = False,
+    ) -> "Method":
+        """The method with its network made, if it had only the description of one; the others are returned as they are.
+
+        ``model`` will be trained with it, in so many ``updates`` where they are known, on such ``images [N, C, …]`` as it is
+        given. ``blank`` leaves out what the network would learn from them, since weights are loaded next.
+        """
+        described = None if self.works_with is None else getattr(self, self.works_with)
+        if not isinstance(described, NewNetwork):
+            return self
+        made = described.made(model, images, updates=updates, generator=resolved(generator), blank=blank)
+        changed: Any = {self.works_with: made}
+        fitted: Method = replace(self, **changed)  # type: ignore[type-var]  # methods are dataclasses
+        return fitted
 
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
         """The method for the next batch, or None if it stays unmixed. All coins are thrown: choosing again draws nothing."""
@@ -227,7 +261,13 @@ def check_method(method: Any) -> None:
 def chosen_method(method: Method, generator: Generator) -> Method | None:
     """``method.choose``, with the draw on the CPU whatever torch.set_default_device says."""
     with _on_the_cpu():
-        return method.choose(generator=generator)
+        chosen = method.choose(generator=generator)
+    if chosen is not None and chosen.works_with is not None and isinstance(getattr(chosen, chosen.works_with), NewNetwork):
+        raise ValueError(
+            f"{type(chosen).__name__} has only the description of its {chosen.works_with}: "
+            "use what method.fitted(model, images) returns, before the first batch"
+        )
+    return chosen
 
 
 def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: Mapping[str, Any]) -> Plan:

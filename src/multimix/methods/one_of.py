@@ -1,16 +1,17 @@
 """Several methods, one of them drawn for each batch."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ..checks import check_share
 from ..generator import resolved
+from ..mix_block import MixBlock
 from ..plan import PairPlan
 from .base import Method
 
@@ -63,6 +64,26 @@ class OneOf(Method):
     @property
     def carries(self) -> tuple[str, ...]:
         return _union(method.carries for method in self.methods)
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        return {f"{i}.{name}": one for i, method in enumerate(self.methods) for name, one in method.networks.items()}
+
+    @property
+    def learners(self) -> tuple[MixBlock, ...]:
+        return _union(method.learners for method in self.methods)
+
+    def fitted(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        updates: int | None = None,
+        generator: Generator | None = None,
+        blank: bool = False,
+    ) -> Method:
+        made = (one.fitted(model, images, updates=updates, generator=generator, blank=blank) for one in self.methods)
+        return replace(self, methods=tuple(made))
 
     @property
     def clean_weight(self) -> float:

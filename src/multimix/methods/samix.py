@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from ..checks import check_choice, check_share, check_spatial
 from ..hooks import unwrapped
 from ..logits import Output, logits_of
 from ..loss import soft_cross_entropy
-from ..mix_block import Average, MaskNetwork, MixBlock, balanced_bce, mask_loss, rescaled
+from ..mix_block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
 from ..mixing import mix
 from ..pairing import random_partner
 from ..path import sample_path
@@ -55,7 +55,7 @@ class SAMix(PairMethod):
         }
     )
     alpha: float = 2.0
-    block: MaskNetwork
+    block: MaskNetwork | NewBlock
     margin: float = 0.08
     rescale_p: float = 0.25
     monotone: bool = False
@@ -69,9 +69,9 @@ class SAMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.block, MaskNetwork):
+        if not isinstance(self.block, MaskNetwork | NewBlock):
             raise TypeError(f"block must be a network of masks such as MixBlock(model, 'layer3', 256), got {self.block!r}")
-        if self.train_block and not isinstance(self.block, MixBlock):
+        if self.train_block and not isinstance(self.block, MixBlock | NewBlock):
             raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
         for name in ("rescale_p", "mask_slack"):
             check_share(name, getattr(self, name))
@@ -87,6 +87,14 @@ class SAMix(PairMethod):
     def accepts(self) -> tuple[str, ...]:
         """``features [B, C, *places]`` of the block's slow copy may be handed in instead of being asked for."""
         return (*super().accepts, "features")
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        return {"block": self.block} if isinstance(self.block, MaskNetwork) else {}
+
+    @property
+    def learners(self) -> tuple[MixBlock, ...]:
+        return (self.block,) if self.train_block and isinstance(self.block, MixBlock) else ()
 
     @property
     def clean_weight(self) -> float:
@@ -107,6 +115,7 @@ class SAMix(PairMethod):
         output: Output | None = None,
         given: Collection[str] = (),
     ) -> Prepared:
+        assert isinstance(self.block, MaskNetwork)
         terms: list[Tensor] = []
         told: dict[str, Tensor] = {}
         if self.train_block or "features" not in given:
@@ -134,6 +143,7 @@ class SAMix(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, features: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SAMix")
+        assert isinstance(self.block, MaskNetwork)
         # Thrown whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
         coin = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
         z = self.block.features(x) if features is None else features

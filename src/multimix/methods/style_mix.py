@@ -1,20 +1,21 @@
 """StyleMix (Hong et al., 2021): content and style of two images mixed apart, at K points of two paths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ..checks import check_share
 from ..geometry.styled import StyledPlan, feature_weights
 from ..options import checked_numbers
 from ..path import checked_path, sample_path
 from ..plan import PairPlan
-from ..style import EncoderDecoder, StyleSpace, check_pair
-from .base import PairMethod
+from ..style import EncoderDecoder, StylePair, StyleSpace, check_pair
+from ..style_small import NewPair
+from .base import Method, PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class StyleMethod(PairMethod):
     through the pair.
     """
 
-    pair: EncoderDecoder
+    pair: EncoderDecoder | NewPair
     content_weight: float = 0.7
     tie: bool = False
     mean: float | tuple[float, ...] = 0.0
@@ -57,7 +58,26 @@ class StyleMethod(PairMethod):
     @property
     def space(self) -> StyleSpace:
         """The pair as the method uses it, for :func:`multimix.style.class_distances`."""
-        return StyleSpace(pair=self.pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
+        pair: Any = self.pair  # or what stands for it until it is fitted
+        return StyleSpace(pair=pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        if isinstance(self.pair, StylePair):
+            return {"encoder": self.pair.encoder, "decoder": self.pair.decoder}
+        return {"pair": self.pair} if isinstance(self.pair, nn.Module) else {}
+
+    def fitted(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        updates: int | None = None,
+        generator: Generator | None = None,
+        blank: bool = False,
+    ) -> Method:
+        seen = self.space.inward(images)  # the pair learns from what it will be given
+        return super().fitted(model, seen, updates=updates, generator=generator, blank=blank)
 
     def draw(
         self,

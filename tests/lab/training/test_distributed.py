@@ -35,6 +35,7 @@ from trial import RECIPE
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 PLAIN = {"network.name": "trial:PlainNet"}
+LEARNS = {"network.name": "trial:ConvNet", "method.block.momentum": "0.8"}
 COINS = {"method.p": "0.6", "method.clean_weight": "0.5", "k_chunk": "2"}
 
 
@@ -57,6 +58,8 @@ CUT = {
     "puzzlemix, no statistics": case("puzzlemix", 3, **PLAIN),
     "puzzlemix, clean loss": case("puzzlemix", 3, **{"method.clean_weight": "0.5"}),
     "puzzlemix, coins and chunks": case("puzzlemix", 3, **COINS),
+    "samix": case("samix", 2, **LEARNS),
+    "samix, coins and chunks": case("samix", 2, **LEARNS, **{"method.p": "0.6", "k_chunk": "1"}),
     "bf16": case("manifoldmix", 3, mixed_precision="bf16"),
 }
 # What a checkpoint has to bring back for it: statistics for the saliency, momentum, dropout, the coins of either process.

@@ -16,7 +16,9 @@ from multimix.lab.training.loop import Training
 from multimix.lab.training.schedule import Knots, Milestones
 from multimix.lab.training.settings import Augmentation, Data, Network, Phase
 from multimix.lab.training.weights import weights_digest
-from trial import PUZZLE, settings, splits, weights
+from multimix.mix_block import NewBlock
+from multimix.style_small import NewPair
+from trial import MEAN, PUZZLE, STD, settings, splits, weights
 
 DATA = splits()
 
@@ -55,7 +57,11 @@ def trained(chosen, seed=0):
     return done, watcher
 
 
+LEARNS = mm.methods.SAMix(k=2, p=0.8, block=NewBlock("stage1", momentum=0.8))
+STYLES = mm.methods.StyleMix(k=2, pair=NewPair(steps=20), side=None, mean=MEAN, std=STD)
 CASES = {
+    "samix, shares and chunks": settings(method=LEARNS, accumulate=2, k_chunk=1),
+    "stylemix": settings(method=STYLES),
     "puzzlemix": settings(),
     "manifoldmix, chunks": settings(method=mm.ManifoldMixup(k=4, layers=(None, "stage1")), k_chunk=3),
     "one of several, shares": settings(method=mm.OneOf((mm.CutMix(k=2), mm.FMix(k=3)), (0.5, 0.3)), accumulate=2),
@@ -81,6 +87,8 @@ def test_resumed_after_any_update_it_ends_with_the_same_bits(name):
         again.load(state)
         again.run(None)
         assert weights_digest(again.network) == digest
+        for own, beside in whole.fitted.method.networks.items():
+            assert weights_digest(again.fitted.method.networks[own]) == weights_digest(beside)
         for ours, theirs in zip(again.at.history, whole.at.history, strict=True):
             assert replace(ours, seconds=0, cpu_seconds=0) == replace(theirs, seconds=0, cpu_seconds=0)
     assert weights_digest(trained(CASES[name], seed=1)[0].network) != digest

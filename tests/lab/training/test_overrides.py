@@ -8,6 +8,8 @@ from multimix.lab.training.overrides import overridden
 from multimix.lab.training.schedule import Knots, Milestones
 from multimix.lab.training.settings import Augmentation, Data, Network, Phase, Settings, described
 from multimix.methods import METHODS, create, required_options
+from multimix.mix_block import NewBlock
+from multimix.style_small import NewPair
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ PHASES = (
     Phase(epoch=3, batch=32, size=32, smallest_crop=0.25, short_side=40),
 )
 SCHEDULES = [Milestones(0.1, (3.0, 4.5), 0.2, 1.0), Knots(((0.0, 0.5), (6.0, 0.25), (6.0, 0.1)))]
-OPTIONS = {"layers": ("stage1", "stage2")}
+OPTIONS = {"layers": ("stage1", "stage2"), "block": NewBlock("stage3", kappa=None), "pair": NewPair(width=8)}
 
 
 def full(method=None, schedule=SCHEDULES[0]):
@@ -116,8 +118,7 @@ def full(method=None, schedule=SCHEDULES[0]):
 
 
 def methods():
-    kinds = [kind for kind in METHODS if kind.works_with is None]  # a network is no field that words could set
-    made = [create(kind.name, **{option: OPTIONS[option] for option in required_options(kind)}) for kind in kinds]
+    made = [create(kind.name, **{option: OPTIONS[option] for option in required_options(kind)}) for kind in METHODS]
     colours = mm.PuzzleMix(mean=(0.5, 0.25, 0.125), std=0.5, adv_roles=(True, False), blocks=(4, (3, 5)), transport_size=2)
     return [*made, colours, mm.OneOf((mm.CutMix(k=2), mm.InputMixup(alpha=0.5)), (0.25, 0.5))]
 

@@ -20,7 +20,7 @@ from .data import Split, split
 from .net import SmallNet, digest, initial_net
 
 # A seed's separate random streams. None of them depends on the method, so all arms of a seed share split, start and batches.
-SPLIT, ORDER, MIXING = 0, 1, 2
+SPLIT, ORDER, MIXING, FITTING = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,10 @@ def outcome(arm: Arm, seed: int, settings: Settings) -> Outcome:
 
 def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -> int:
     """Train ``net`` in place; the number of rows, mixed or not, that it was trained on."""
+    method = arm.method.fitted(net, data.x, updates=settings.steps, generator=seeded(seed, FITTING))
+    beside = (weight for learner in method.learners for weight in learner.parameters_to_train())
     optimizer = torch.optim.SGD(
-        net.parameters(),
+        [*net.parameters(), *beside],
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
@@ -107,7 +109,7 @@ def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -
     for chosen in batches(len(data.x), settings, seeded(seed, ORDER)):
         (term,) = mixed_terms(
             net,
-            arm.method,
+            method,
             data.x[chosen],
             data.label[chosen],
             loss=functional.cross_entropy,
@@ -119,6 +121,8 @@ def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -
         optimizer.zero_grad()
         part.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        for learner in method.learners:
+            learner.update(net)
         schedule.step()
         carried, rows = part.carried, rows + len(part.logits)
     return rows

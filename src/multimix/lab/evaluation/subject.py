@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ...methods import Method
 from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, dataset, read
 from ..data.augment import Step
 from ..data.bulk import without_bad
@@ -58,8 +59,8 @@ class Subject:
 
     ``parts`` are read when they are first asked for. ``foreign``: the network's classes are not those of the samples.
     ``samples`` says in words which they are, ``usual`` which they are if nothing else is asked for. ``settings`` and ``history``
-    say how the network was trained, by ``processes``; ``file`` is the checksum of its checkpoint. ``folder`` is where data sets
-    lie.
+    say how the network was trained, ``method`` with which networks of the method's own; ``file`` is the checksum of its
+    checkpoint. ``folder`` is where data sets lie.
     """
 
     network: nn.Module
@@ -71,6 +72,7 @@ class Subject:
     usual: Mapping[str, Any] | None = None
     file: str | None = None
     settings: Settings | None = None
+    method: Method | None = None
     history: tuple[Epoch, ...] = ()
     folder: Path | None = None
     seen: dict[str, Predictions] = field(default_factory=dict)
@@ -126,7 +128,10 @@ def run_subject(
         return Parts(report, select, _some(splits, "train", own.per_class, own) if "train" in splits else None)
 
     plain = settings.augment.evaluation(settings.data.entry())
-    network = found.network.to(chosen_device(device))
+    place = chosen_device(device)
+    network = found.network.to(place)
+    for beside in found.method.networks.values():
+        beside.to(place)
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was trained, for times to compare
     return Subject(
@@ -139,6 +144,7 @@ def run_subject(
         usual=_said(settings.data, settings.data.report, settings.data.report_per_class),
         file=about["file"],
         settings=settings,
+        method=found.method,
         history=tuple(read_epochs(run)),
         folder=data,
     )

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from ... import methods as registry
 from ...checks import nearest
 from ...methods import Method, NoMix
+from ...mix_block import NewBlock
+from ...style_small import NewPair
 from ..training.settings import Settings
 from .base import Recipe
 
@@ -44,14 +46,22 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
+# The networks that methods work with, where a recipe says nothing else: made from the model and the images at hand.
+NETWORKS: Mapping[str, Mapping[str, Any]] = {
+    "samix": {"block": NewBlock("stage3")},
+    "stylemix": {"pair": NewPair(), "side": None},
+    "stylecutmix": {"pair": NewPair(), "side": None},
+}
+
+
 def arm_names() -> list[str]:
     """Every name that ``--method`` takes, without aliases."""
     return [kind.name for kind in _kinds()] + list(STRATEGIES)
 
 
 def _kinds() -> list[type[Method]]:
-    """Those that mix what recipes train on, without a network of their own to train beside."""
-    return [kind for kind in registry.METHODS if kind.layout == "images" and kind.works_with is None]
+    """Those that mix what recipes train on."""
+    return [kind for kind in registry.METHODS if kind.layout == "images"]
 
 
 def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settings:
@@ -80,7 +90,7 @@ def counts_k(arm: str) -> bool:
 
 def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
     kind = next(kind for kind in registry.METHODS if kind.name == name)
-    options: dict[str, Any] = {"k": k, **recipe.options.get(name, {})}
+    options: dict[str, Any] = {"k": k, **NETWORKS.get(name, {}), **recipe.options.get(name, {})}
     takes = {option.name for option in fields(kind)}  # type: ignore[arg-type]  # every registered method is a dataclass
     entry = settings.data.entry()
     # Those that look at colours must know how they were normalised, whatever data set was asked for.

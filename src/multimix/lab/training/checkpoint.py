@@ -124,10 +124,10 @@ def unflattened(checkpoint: Checkpoint, name: str) -> Any:
     return build(checkpoint.values[name])
 
 
-def only(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """The part that :func:`flattened` called ``name``."""
-    tensors = {key: value for key, value in checkpoint.tensors.items() if key.startswith(f"{name}/")}
-    return Checkpoint(tensors, {name: checkpoint.values[name]})
+def only(checkpoint: Checkpoint, *names: str) -> Checkpoint:
+    """The parts that :func:`flattened` called by one of ``names``, as far as they are there."""
+    tensors = {key: value for key, value in checkpoint.tensors.items() if key.partition("/")[0] in names}
+    return Checkpoint(tensors, {name: checkpoint.values[name] for name in names if name in checkpoint.values})
 
 
 def joined(*parts: Checkpoint) -> Checkpoint:

@@ -71,7 +71,7 @@ class Keeper:
         """Write a checkpoint if it is time, or the last one."""
         if self.best_now:
             # Before the state: were it killed in between, the epoch would be done again, and this file written again.
-            write_best(self.folder, only(state(), "network"))
+            write_best(self.folder, only(state(), "network", "method"))
             self.best_now = False
         every = self.running.checkpoint_updates
         due = every is not None and updates % every == 0

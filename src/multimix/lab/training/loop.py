@@ -5,10 +5,9 @@ and a few counters, and a run that goes on from it ends with the same bits as on
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -24,35 +23,15 @@ from .checkpoint import Checkpoint, flattened, joined, unflattened
 from .clock import Clock
 from .divergence import Diverged, divergence
 from .evaluate import evaluated
+from .fitting import fitted_settings, network_states, set_network_states
 from .history import Epoch
 from .log import Step
 from .settings import Settings
 from .step import START, Carried, Measured, of_all_shares, seed_everything, update
+from .watching import Asked, Watcher
 from .weights import same_buffers
 
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
-
-
-class Asked(Protocol):
-    """Whether this process was asked to stop."""
-
-    asked: bool
-
-
-class Watcher(Protocol):
-    """What follows a training: writes checkpoints and logs, shows progress, says when to stop. Only the first process has one."""
-
-    def step(self, row: Step, images: int) -> None:
-        """One update was done."""
-
-    def epoch(self, history: list[Epoch]) -> None:
-        """An epoch was finished."""
-
-    def doing(self, what: str) -> None:
-        """Something else than updates takes its time now."""
-
-    def between(self, updates: int, state: Callable[[], Checkpoint], stopping: bool) -> None:
-        """Between two updates, when the state is whole; the last time if the run stops here."""
 
 
 @dataclass
@@ -81,6 +60,9 @@ class Training:
         seed_everything(START, seed)
         self.network = settings.network.built(len(self.train.classes), self.data.size[0])
         self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
+        self.network.to(accelerator.device)
+        part = as_stored(self.train, settings.in_epoch(0).augment.short_side)
+        self.fitted = fitted_settings(settings, self.network, part, seed, self.total_updates)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -93,7 +75,10 @@ class Training:
             # Hooks must be there before the model is compiled, or they would not be seen.
             self.points = MixPoints(self.network, hidden) if hidden else None
             model = torch.compile(self.network)  # type: ignore[assignment]
-        groups = parameter_groups(self.network, settings.optimizer.weight_decay, norm_decay=settings.optimizer.norm_decay)
+        decay = settings.optimizer.weight_decay
+        groups = parameter_groups(self.network, decay, norm_decay=settings.optimizer.norm_decay)
+        learners = self.fitted.method.learners
+        groups += [{"params": learner.parameters_to_train(), "weight_decay": decay} for learner in learners]
         sgd = torch.optim.SGD(
             groups,
             lr=settings.schedule.at_epoch(0),
@@ -148,7 +133,7 @@ class Training:
             self._epoch(watcher)
 
     def _epoch(self, watcher: Watcher | None) -> None:
-        epoch, settings = self.at.epoch, self.settings.in_epoch(self.at.epoch)
+        epoch, settings = self.at.epoch, self.fitted.in_epoch(self.at.epoch)
         clock = Clock()
         pending: list[tuple[Step, Measured]] = []
         every = 1 if self.accelerator.device.type == "cpu" else FLUSH
@@ -157,7 +142,8 @@ class Training:
             rate = settings.schedule.at_epoch(epoch + self.at.step / count)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            same_buffers(self.network, self.accelerator)
+            for network in (self.network, *settings.method.learners):
+                same_buffers(network, self.accelerator)
             key = (self.seed, epoch, self.at.step)
             measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key, self.carried)
             self.carried, measured = measured.carried, measured._replace(carried=())
@@ -252,6 +238,8 @@ class Training:
             flattened(self.optimizer.state_dict(), "optimizer"),
             Checkpoint({}, values),
         ]
+        if self.fitted.method.networks:
+            parts.append(flattened(network_states(self.fitted.method), "method"))
         carried = self.carried if carried is None else carried
         if any(carried):
             parts.append(flattened({"shares": carried}, "carried"))
@@ -271,6 +259,8 @@ class Training:
         for weight, state in self.optimizer.state.items():
             if state.get("momentum_buffer") is not None:  # in the memory order of its weight, as it was
                 state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
+        if self.fitted.method.networks:
+            set_network_states(self.fitted.method, unflattened(checkpoint, "method"))
         if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
             self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
         carried = unflattened(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()

@@ -3,13 +3,17 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 from ...methods import METHODS
+from ...mix_block import NewBlock
+from ...style_small import NewPair
 from .schedule import Knots, Milestones
 from .settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 
 PARTS = {"data": Data, "network": Network, "augment": Augmentation, "optimizer": Optimizer, "running": Running}
+NETWORKS = {"block": NewBlock, "pair": NewPair}
 SCHEDULES = {kind.__name__: kind for kind in (Milestones, Knots)}
 
 
@@ -18,28 +22,34 @@ def rebuilt(description: Mapping[str, Any]) -> Settings:
 
     Fields it does not have, since the run is older than they are, get their defaults; those that no longer exist are refused.
     """
-    kinds: dict[str, Any] = {**PARTS, "method": _method(description["method"]), "schedule": SCHEDULES[description["schedule"]]}
+    kinds: dict[str, Any] = {**PARTS, "schedule": SCHEDULES[description["schedule"]]}
     whole: dict[str, Any] = {name: _record(kind, description, f"{name}.") for name, kind in kinds.items()}
+    whole["method"] = _method(description)
     whole["phases"] = tuple(_record(Phase, description, f"phases.{i}.") for i in range(_count(description)))
     # A description without phases has the empty list of them, with phases one line for each of their fields.
     plain = {name: _tuples(value) for name, value in description.items() if "." not in name and name not in whole}
     return Settings(**whole, **plain)
 
 
-def _method(name: str) -> Any:
-    found = {kind.name: kind for kind in METHODS}
+def _method(description: Mapping[str, Any]) -> Any:
+    found, name = {kind.name: kind for kind in METHODS}, description["method"]
     if name not in found:
         raise ValueError(f"the run was made with method {name!r}, which this version does not have")
-    return found[name]
+    network = found[name].works_with
+    if network is None:
+        return _record(found[name], description, "method.")
+    inside = f"method.{network}."
+    rest = {key: value for key, value in description.items() if not key.startswith(inside)}
+    return _record(found[name], rest, "method.", {network: _record(NETWORKS[network], description, inside)})
 
 
-def _record(kind: Any, description: Mapping[str, Any], prefix: str) -> Any:
+def _record(kind: Any, description: Mapping[str, Any], prefix: str, made: Mapping[str, Any] = MappingProxyType({})) -> Any:
     own = {name.removeprefix(prefix): _tuples(value) for name, value in description.items() if name.startswith(prefix)}
     known = {field.name for field in fields(kind)}
     for name in own:
         if name not in known:
             raise ValueError(f"the run has the setting {prefix}{name}, which this version does not have")
-    return kind(**own)
+    return kind(**own, **made)
 
 
 def _count(description: Mapping[str, Any]) -> int:

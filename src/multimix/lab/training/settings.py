@@ -203,7 +203,9 @@ class Settings:
         now = [phase for phase in self.phases if phase.epoch <= epoch][-1]
         augment = replace(self.augment, size=now.size, smallest_crop=now.smallest_crop, short_side=now.short_side)
         method: Any = self.method
-        if now.clean_weight is not None and method.clean_weight > 0:
+        # Where the weight follows from other options, those stay.
+        weighted = any(option.name == "clean_weight" for option in fields(method))
+        if now.clean_weight is not None and weighted and method.clean_weight > 0:
             method = replace(method, clean_weight=now.clean_weight)
         return replace(self, batch=now.batch, augment=augment, method=method, phases=())
 

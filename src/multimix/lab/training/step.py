@@ -16,6 +16,7 @@ from ...checks import NotFiniteError
 from ...forward import Term, mixed_terms
 from ...generator import seeded
 from ...loss import mixed_accuracy
+from .fitting import average_gradients
 from .settings import LOSSES, Settings
 
 # A seed's separate random streams, beside those of the loader.
@@ -80,9 +81,12 @@ def update(
             rows += len(part.logits)
         accuracy = accuracy + hits / ((rows - before) * len(shares))
         images += len(x)
+    average_gradients(settings.method, accelerator)
     accelerator.unscale_gradients(optimizer)
     norm = squared_grad_norm(model)
     optimizer.step()
+    for learner in settings.method.learners:
+        learner.update(model)
     return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images, tuple(kept))
 
 
@@ -109,7 +113,7 @@ def _terms(
             generator=generator,
             **given,
         )
-    if accelerator.num_processes > 1 and settings.method.needs:
+    if accelerator.num_processes > 1 and (settings.method.needs or settings.method.works_with):
         # One that stopped alone would leave the others waiting for its gradients.
         failed = torch.tensor(float(found is None), device=accelerator.device)
         return None if float(accelerator.reduce(failed, "sum")) > 0 else found

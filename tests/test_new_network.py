@@ -1,0 +1,92 @@
+"""Networks that methods work with, made from a description when model and images are there."""
+
+import pytest
+import torch
+from torch import nn
+
+import multimix as mm
+from multimix.methods import SAMix, StyleCutMix, StyleMix
+from multimix.mix_block import FixedBlock, MixBlock, NewBlock
+from multimix.style import StylePair
+from multimix.style_small import NewPair, SketchPair, train_style_pair
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4)
+    )
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+X = torch.randn(40, 3, 9, 12, generator=stream(1))
+Y = torch.arange(40) % 4
+
+
+def test_a_block_is_made_for_the_layer_it_names():
+    net = model()
+    made = SAMix(k=2, block=NewBlock("2", kappa=None, momentum=0.5, last=0.75)).fitted(net, X, updates=4, generator=stream())
+    block = made.block
+    assert isinstance(block, MixBlock)
+    assert (block.channels, block.kappa, block.encoder.layer) == (6, None, "2")
+    assert (block.encoder.first, block.encoder.last, block.encoder.steps) == (0.5, 0.75, 4)
+    assert made.learners == (block,)
+    assert made.networks == {"block": block}
+    ours = MixBlock(net, "2", 6, kappa=None, momentum=0.5, last=0.75, steps=4, generator=stream())
+    for name, value in ours.state_dict().items():
+        assert torch.equal(value, block.state_dict()[name])
+
+
+@pytest.mark.parametrize("kind", [StyleMix, StyleCutMix])
+def test_a_pair_learns_from_the_images_as_it_will_be_given_them(kind):
+    method = kind(pair=NewPair(width=4, steps=6, batch=8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), side=6)
+    made = method.fitted(model(), X, generator=stream())
+    assert isinstance(made.pair, StylePair)
+    shown = X * torch.tensor([0.2, 0.3, 0.4]).reshape(3, 1, 1) + torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1)
+    shown = nn.functional.interpolate(shown, (6, 8), mode="bilinear", align_corners=False)
+    assert made.pair.digest == train_style_pair(shown, width=4, steps=6, batch=8, generator=stream()).digest
+    assert set(made.networks) == {"encoder", "decoder"}
+    assert made.learners == ()
+    assert mm.mixed_loss(model(), made, X, Y, generator=stream()).isfinite()
+
+
+def test_blank_networks_take_the_weights_of_others():
+    for method in (SAMix(block=NewBlock("2")), StyleMix(pair=NewPair(width=4, steps=4), side=None)):
+        whole = method.fitted(model(), X, generator=stream(5))
+        blank = method.fitted(model(), torch.zeros(1, 3, 9, 12), generator=stream(6), blank=True)
+        for name, network in blank.networks.items():
+            network.load_state_dict(whole.networks[name].state_dict())
+        given = {"generator": stream(), "partner": torch.arange(40).flip(0), "lam": [0.3]}
+        ours, theirs = (one.plan(X, **(given | {"generator": stream()})).mix(X) for one in (whole, blank))
+        assert torch.equal(ours, theirs)
+
+
+def test_one_of_several_is_fitted_one_by_one():
+    several = mm.OneOf((SAMix(block=NewBlock("2")), mm.CutMix(), StyleMix(pair=NewPair(width=4, steps=4), side=None)))
+    made = several.fitted(model(), X, generator=stream())
+    assert set(made.networks) == {"0.block", "2.encoder", "2.decoder"}
+    assert made.learners == (made.methods[0].block,)
+    assert made.methods[1] == mm.CutMix()
+
+
+def test_what_has_its_network_or_none_stays_as_it_is():
+    for method in (mm.CutMix(k=3), SAMix(block=FixedBlock(), train_block=False), StyleMix(pair=SketchPair(), side=None)):
+        assert method.fitted(model(), X) is method
+        assert method.learners == ()
+    assert mm.CutMix().networks == {}
+
+
+def test_a_description_alone_mixes_nothing_and_says_what_to_do():
+    for method, word in ((SAMix(block=NewBlock("2")), "block"), (StyleMix(pair=NewPair()), "pair")):
+        message = rf"^{type(method).__name__} has only the description of its {word}: use what method.fitted\(model, images\)"
+        for run in (lambda m=method: m.plan(X), lambda m=method: mm.mixed_loss(model(), m, X, Y)):
+            with pytest.raises(ValueError, match=message):
+                run()
+
+
+def test_a_layer_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="stage3"):
+        SAMix(block=NewBlock("stage3")).fitted(model(), X)
