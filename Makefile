@@ -29,7 +29,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/masks.py
 
 clean:
-	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-runs multimix-variance
+	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance
 
 $(VENV)/.lab: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -143,24 +143,21 @@ def guided_mixup(x, partner, lam, saliency, per_pair=False, pairing="far", blur_
     return result
 
 
-def far_cycle(maps, order):
-    """Who follows whom: from the farthest two on, always the farthest that is left; equals in the order given."""
+def distances(maps):
+    """How far apart any two maps are, by loops."""
+    return [[math.sqrt(float(((a.double() - b.double()) ** 2).sum())) for b in maps] for a in maps]
 
-    def distance(i, j):
-        return math.sqrt(float(((maps[i].double() - maps[j].double()) ** 2).sum()))
 
-    if len(maps) == 1:
-        return [0]
-    best = max((distance(i, j), -a, -b) for a, i in enumerate(order) for b, j in enumerate(order) if i != j)
-    first = here = order[-best[1]]
-    left, partner = [i for i in order if i != first], [None] * len(maps)
+def is_far_cycle(partner, apart, start, slack):
+    """Whether ``partner`` goes from ``start`` once through all, each followed by one that is as far as any of those left."""
+    here, left = start, [i for i in range(len(partner)) if i != start]
     while left:
-        there = max(left, key=lambda j: (distance(here, j), -order.index(j)))
-        partner[here] = there
+        there = partner[here]
+        if there not in left or apart[here][there] < max(apart[here][i] for i in left) - slack:
+            return False
         left.remove(there)
         here = there
-    partner[here] = first
-    return partner
+    return partner[here] == start
 
 
 def attentive_mix(x, partner, lam, saliency, generator, per_pair=False, cells=7, beta=None):

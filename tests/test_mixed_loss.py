@@ -120,12 +120,14 @@ def test_prepare_asks_only_for_what_is_missing():
     assert mm.CutMix().prepare(model, X, Y, generator=seeded(0)) == Prepared({}, None)
     assert Salient().prepare(model, X, Y, generator=seeded(0), given=("saliency",)) == Prepared({}, None)
     assert model.seen == []
-    given, clean = Salient().prepare(model, X, Y, generator=seeded(0))
+    given, *beside = Salient().prepare(model, X, Y, generator=seeded(0))
     assert list(given) == ["saliency"]
-    assert clean is None
-    given, clean = Salient(clean_weight=0.1).prepare(model, X, Y, generator=seeded(0), given=("saliency",))
+    assert beside == [None, None, None]
+    given, clean, logits, own = Salient(clean_weight=0.1).prepare(model, X, Y, generator=seeded(0), given=("saliency",))
     assert given == {}
     assert clean.requires_grad
+    assert logits.requires_grad
+    assert own is None
 
 
 def test_clean_weights_of_methods():
@@ -296,3 +298,31 @@ def test_terms_of_an_unmixed_batch_are_one():
     assert torch.equal(term().target.argmax(1), Y)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         mm.mixed_terms(Plain(), mm.CutMix(k=5), X, Y, steps=0)
+
+
+def test_what_a_method_remembers_outlives_batches_of_others():
+    """Of several methods: whoever is drawn, the history is that of the last batch that the one which remembers saw."""
+    model, several = Network(), mm.OneOf((mm.RecursiveMix(k=2), mm.CutMix()), (0.4, 0.3))
+    generator, carried, mixed = seeded(0), {}, 0
+    for _ in range(40):
+        (term,) = mm.mixed_terms(model, several, X, Y, generator=generator, **carried)
+        found = term()
+        before, carried = carried, found.carried
+        assert set(carried) == {"history_x", "history_target", "history_logits"} or (not before and len(found.logits) == len(X))
+        mixed += len(found.logits) == 2 * len(X)
+    # 40 batches, of which 16 are RecursiveMix's in the mean, all but the first of them mixed.
+    assert 8 <= mixed <= 25
+
+
+def test_history_that_nobody_hands_on_is_refused_and_none_begins():
+    model, method = Network(), mm.RecursiveMix(k=3)
+    sentence = "^RecursiveMix mixes with the batch before, which {} does not hand on: use mixed_terms, or give history_x=, "
+    for where, call in {
+        "mixed_logits": lambda **given: mm.mixed_logits(model, method, X, Y, **given),
+        "mixed_loss": lambda **given: mm.mixed_loss(model, method, X, Y, **given),
+        "mixed_chunks": lambda **given: list(mm.mixed_chunks(model, method, X, Y, **given)),
+        "Mix": lambda **given: mm.Mix(method, CLASSES)(X, Y, **given),
+    }.items():
+        with pytest.raises(ValueError, match=sentence.format(where)):
+            call()
+        call(history_x=None)

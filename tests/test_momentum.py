@@ -163,3 +163,18 @@ def test_clear_sentences():
     for times, word in ((0, "did not run"), (2, "ran more than once")):
         with pytest.raises(MixingError, match=f"layer 'part' {word}"):
             MomentumEncoder(Odd(times), "part").features(images())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_copy_of_a_model_in_half_precision_moves(dtype):
+    """A step of a thousandth is less than the last bit of most weights in half precision."""
+    model = Network().to(dtype)
+    encoder = MomentumEncoder(model, "conv", momentum=0.999)
+    start = encoder.copy.conv.weight.clone()
+    with torch.no_grad():
+        model.conv.weight += 1
+    for _ in range(1000):
+        encoder.update(model)
+    made = (encoder.copy.conv.weight - start) / (model.conv.weight.float() - start)
+    torch.testing.assert_close(made, torch.full_like(made, 1 - 0.999**1000), atol=1e-4, rtol=0)
+    assert encoder.features(images().to(dtype)).dtype == torch.float32

@@ -159,3 +159,11 @@ def test_no_gradient_is_lost_in_a_checkpoint_without_a_word():
     (plain.head(hidden).sum() + (hidden**2).sum()).backward()
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_autocast_does_not_round_the_mean():
+    features, size = maps(6, 3, 5, 7).float(), torch.Size((33, 20))
+    low, high = torch.zeros(2, 1, 2, dtype=torch.long), torch.tensor(size).expand(2, 1, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = roi_mean(features, low, high, size)
+    torch.testing.assert_close(found, features.mean((2, 3)))

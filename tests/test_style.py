@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import interpolate
 
+import multimix as mm
 import style_oracle as slow
 from multimix import style_small
 from multimix.style import ClassDistances, StylePair, StyleSpace, adain, class_distances, style_of
@@ -54,6 +55,16 @@ def test_a_pair_is_frozen_and_told_by_its_weights():
         StylePair(encoder, decoder, taps=(2,))
     with pytest.raises(ValueError, match="x is on meta, the style pair on cpu"):
         pair.encode(x.to("meta"))
+
+
+def test_a_pair_in_training_mode_is_refused_when_it_is_used():
+    norm = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    method = mm.StyleMix(pair=StylePair(norm, nn.Conv2d(4, 3, 1)), side=None)
+    norm.train()  # as model.train() of whatever holds it would do
+    with pytest.raises(ValueError, match="pair must be in eval mode"):
+        method.plan(torch.randn(2, 3, 6, 6))
+    with pytest.raises(TypeError, match=r"^pair must have encode\(x\) and decode"):
+        mm.StyleMix(pair=StylePair)
 
 
 def test_sizes_that_the_decoder_rounds_are_brought_back():

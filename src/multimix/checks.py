@@ -3,7 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -11,6 +11,16 @@ from torch import Tensor
 
 class NotFiniteError(ValueError):
     """A model's own numbers are not finite any more: it has diverged."""
+
+
+def is_whole(value: object) -> bool:
+    """Whether ``value`` is a whole number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether ``value`` is a finite number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
@@ -68,6 +78,7 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
     if list(saliency.shape) not in (wanted, [len(x), 1, *x.shape[2:]]) or saliency.is_complex():
         raise ValueError(f"saliency must be real, of shape {wanted} like x without channels, got {list(saliency.shape)}")
     saliency = saliency.detach().reshape(wanted).to(x.device)
+    saliency = saliency if saliency.is_floating_point() else saliency.float()
     low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
         raise NotFiniteError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}")

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
 from .checks import check_batch, check_finite, check_labels, check_share
-from .forward import check_no_clean_loss, prepared_plan
+from .forward import prepared_plan
 from .generator import rank, resolved, seeded
 from .logits import Output
-from .methods.base import Method
+from .methods.base import Method, check_handed_on, check_no_clean_loss
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
 from .target import soft_target
@@ -87,6 +87,7 @@ class Mix:
         check_batch(x)
         check_labels(y, x)
         self.method.check_given(given)
+        check_handed_on(self.method, given, "Mix")
         if self.check:
             check_finite(x)
         target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing

@@ -1,6 +1,6 @@
 """A forward pass with mixing, on the input or at a hidden layer, for any model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +13,15 @@ from .generator import resolved
 from .hooks import check_layers, hidden_forward
 from .logits import Output, logits_of
 from .loss import one_number, soft_cross_entropy, softmax_bce
-from .methods.base import Method, check_method, chosen_method, chosen_plan
+from .methods.base import (
+    Method,
+    Prepared,
+    check_handed_on,
+    check_method,
+    check_no_clean_loss,
+    chosen_method,
+    chosen_plan,
+)
 from .plan import Plan, UnmixedPlan
 from .roi import captured, watched_layer
 from .target import soft_target
@@ -22,11 +30,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class PreparedPlan(NamedTuple):
-    """A plan, the method that made it (None for an unmixed batch) and the mean clean loss, if that method wants it."""
+    """A plan, the method that made it (None for an unmixed batch) and what else the model told it."""
 
     plan: Plan
     method: Method | None
-    clean: Tensor | None = None
+    told: Prepared
 
 
 def mixed_logits(
@@ -54,6 +62,7 @@ def mixed_logits(
     Labels are checked before anything is drawn or run; whether an index is too large only if ``num_classes`` is given.
     """
     check_no_clean_loss(method, "mixed_logits")
+    check_handed_on(method, given, "mixed_logits")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan = prepared_plan(model, method, x, y, output=output, generator=generator, given=given).plan
     return _logits_and_target(model, plan, x, target, num_classes, smoothing, output)
@@ -76,15 +85,18 @@ def mixed_loss(
 
         loss(logits, target) + w · CE(model(x), y),  w = clean_weight (``plain``) or 2 · clean_weight / C (``per_class``)
 
-    ``clean_weight`` and ``clean_scale`` are the method's own, and so is ``mixed_weight``, by which the first term is multiplied
-    if it is not 1. Without a clean weight, and for a batch that stays unmixed, there is no clean term. Its pass runs in the
-    model's mode, so batch norm sees the clean batch, too, and serves the saliency as well.
-    The clean labels are not smoothed. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over classes, and taken
-    for it unless the method says otherwise.
+    With the ``clean_scale`` "loss" the second term is clean_weight · loss(model(x), y) instead. ``clean_weight`` and
+    ``clean_scale`` are the method's own, and so is ``mixed_weight``, by which the first term is multiplied if it is not 1.
+    Without a clean weight, and for a batch that stays unmixed, there is no clean term. Its pass runs in the model's mode, so
+    batch norm sees the clean batch, too, and serves the saliency as well.
+    The clean labels are smoothed for the scale "loss" only. ``per_class`` is meant for :func:`multimix.softmax_bce`, a mean over
+    classes, and taken for it unless the method says otherwise.
 
     Under DistributedDataParallel the clean pass runs on the module inside, and one ``backward`` averages both terms. Since
     every rank throws its own coins, layers that talk to other ranks (SyncBatchNorm) need a method that is never skipped.
     """
+    check_method(method)
+    check_handed_on(method, given, "mixed_loss")
     (term,) = mixed_terms(
         model, method, x, y, loss=loss, num_classes=num_classes, smoothing=smoothing, output=output, generator=generator, **given
     )
@@ -126,9 +138,9 @@ def mixed_terms(
     if not callable(loss):
         raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
-    plan, chosen, clean = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
+    plan, chosen, told = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
 
-    def term(part: Plan, extra: Tensor | None) -> Term:
+    def term(part: Plan, first: bool) -> Term:
         watched = None if chosen is None or isinstance(part, UnmixedPlan) else chosen.watches
         with captured(model, watched) as seen:
             logits, mixed_target = _logits_and_target(model, part, x, target, num_classes, smoothing, output)
@@ -136,18 +148,33 @@ def mixed_terms(
         if chosen is not None and chosen.mixed_weight != 1:
             value = chosen.mixed_weight * value
         if chosen is not None and watched is not None:
-            value = value + chosen.extra_loss(model, part, seen[0]) * (part.k / plan.k)
-        if chosen is not None and extra is not None:
-            value = value + chosen.clean_weight * _clean_scale(chosen, loss, logits) * extra
-        return Term(value, logits, mixed_target, (chosen or method).carried(part, x, mixed_target, logits))
+            # A cross-entropy: beside a mean over classes, whose gradients are 1/C of its, it would count C times as much.
+            share = part.k / plan.k / (logits.shape[1] if loss is softmax_bce else 1)
+            value = value + chosen.extra_loss(model, part, seen[0]) * share
+        if chosen is not None and first:
+            value = sum(_losses_beside(chosen, told, loss, target, smoothing, logits.shape[1:2]), start=value)
+        carried = (chosen or method).carried(part, x, mixed_target, logits)
+        if first and chosen is not None and not chosen.carries:
+            # One of several was drawn, and what another remembers waits for its turn.
+            carried = {name: given[name] for name in method.carries if given.get(name) is not None}
+        return Term(value, logits, mixed_target, carried)
 
     parts = [plan] if steps is None else list(plan.split(steps))
-    return [partial(term, part, clean if i == 0 else None) for i, part in enumerate(parts)]
+    return [partial(term, part, i == 0) for i, part in enumerate(parts)]
 
 
-def _clean_scale(method: Method, loss: Loss, logits: Tensor) -> float:
-    per_class = method.clean_scale == "per_class" or (method.clean_scale == "auto" and loss is softmax_bce)
-    return 2 / logits.shape[1] if per_class else 1
+def _losses_beside(
+    method: Method, told: Prepared, loss: Loss, target: Tensor, smoothing: float, classes: Sequence[int]
+) -> Iterator[Tensor]:
+    """The clean loss with its weight and that of a method's own network, as far as there are any."""
+    if told.logits is not None and method.clean_scale == "loss":
+        clean = soft_target(target, told.logits.shape[1], smoothing) if _are_indices(target) else target
+        yield method.clean_weight * one_number(loss(told.logits, clean))
+    elif told.clean is not None:
+        per_class = method.clean_scale == "per_class" or (method.clean_scale == "auto" and loss is softmax_bce)
+        yield method.clean_weight * (2 / classes[0] if per_class else 1) * told.clean
+    if told.own is not None:
+        yield told.own
 
 
 def prepared_plan(
@@ -164,9 +191,9 @@ def prepared_plan(
     generator = resolved(generator)
     chosen = chosen_method(method, generator)
     if chosen is None or model is None:
-        return PreparedPlan(chosen_plan(chosen, x, generator, given), chosen)
-    told, clean = chosen.prepare(model, x, y, generator=generator, output=output, given=given)
-    return PreparedPlan(chosen_plan(chosen, x, generator, {**told, **given}), chosen, clean)
+        return PreparedPlan(chosen_plan(chosen, x, generator, given), chosen, Prepared({}))
+    told = chosen.prepare(model, x, y, generator=generator, output=output, given=given)
+    return PreparedPlan(chosen_plan(chosen, x, generator, {**told.given, **given}), chosen, told)
 
 
 def mixed_forward(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None = None) -> Tensor:
@@ -201,25 +228,11 @@ def mixed_chunks(
     pass; and layers before a hidden mixing layer run once per chunk.
     """
     check_no_clean_loss(method, "mixed_chunks")
+    check_handed_on(method, given, "mixed_chunks")
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan = prepared_plan(model, method, x, y, output=output, generator=generator, given=given).plan
     for part in plan.split(steps):
         yield *_logits_and_target(model, part, x, target, num_classes, smoothing, output), part.k / plan.k
-
-
-def check_no_clean_loss(method: Method, where: str) -> None:
-    """Raise one sentence if ``method`` adds a loss of its own, which is lost on whoever hands out logits or samples only."""
-    check_method(method)
-    if method.watches is not None:
-        raise ValueError(
-            f"{type(method).__name__} adds a loss of what layer {method.watches!r} puts out, which {where} cannot hand out: "
-            "use mixed_loss or mixed_terms"
-        )
-    if method.clean_weight > 0:
-        raise ValueError(
-            f"{type(method).__name__} with clean_weight={method.clean_weight:g} adds a clean loss, which {where} cannot hand "
-            "out: use mixed_loss"
-        )
 
 
 def _logits_and_target(

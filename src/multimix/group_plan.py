@@ -11,6 +11,7 @@ from torch import Tensor
 from .geometry.blocks import areas, borders, spread
 from .mixing import into, mix, rows_like, writes_pay
 from .plan import Plan, check_size
+from .precision import full_precision
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -62,7 +63,8 @@ class GroupPlan(Plan):
 
     def _mix_target(self, target: Tensor) -> Tensor:
         exact = torch.promote_types(target.dtype, torch.float32)
-        mixed = self.weights.to(exact) @ target.to(exact).flatten(1)
+        with full_precision(target):  # autocast would round the shares to eight bits
+            mixed = self.weights.to(exact) @ target.to(exact).flatten(1)
         return mixed.to(target.dtype).reshape(-1, *target.shape[1:])
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:

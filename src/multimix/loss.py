@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .precision import working
+
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     """−Σ_c target_c log p_c, averaged over the rows.
@@ -26,7 +28,7 @@ def softmax_bce(logits: Tensor, target: Tensor) -> Tensor:
     _check(logits, target)
     if logits.shape[-1] < 2:
         raise ValueError(f"softmax_bce needs at least 2 classes, got logits of shape {list(logits.shape)}")
-    logits = logits if logits.dtype == torch.float64 else logits.float()
+    logits = working(logits)
     log_p = logits.log_softmax(-1)
     # Only the top class can come near p = 1, where log(1 − p) must be taken from the other logits.
     top = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, logits.argmax(-1, keepdim=True), True)

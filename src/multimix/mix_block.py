@@ -1,7 +1,6 @@
 """The mask network of SAMix (Li et al., 2021): who shows where, from the features of a slow copy of the model."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,11 +8,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from .checks import NotFiniteError, readable
+from .checks import NotFiniteError, is_number, is_whole, readable
 from .generator import resolved
 from .logits import Output
 from .momentum import MomentumEncoder
 from .new_network import NewNetwork
+from .precision import full_precision
 
 Average = Literal["pair", "batch"]
 MOST_PLACES = 4096
@@ -30,7 +30,7 @@ class MaskNetwork(nn.Module):
 
     def __init__(self, *, kappa: float | None = 0.25) -> None:
         super().__init__()
-        if kappa is not None and (not isinstance(kappa, int | float) or not 0 <= kappa < float("inf")):
+        if kappa is not None and (not is_number(kappa) or kappa < 0):
             raise ValueError(f"kappa must be at least 0, or None to take ρ as it is, got {kappa!r}")
         self.kappa = kappa
 
@@ -53,7 +53,7 @@ class MaskNetwork(nn.Module):
         _check_features(z, len(partner), size)
         embedded = embedded_share(rho, self.kappa).to(z.device, torch.float32)
         steps = []
-        with torch.set_grad_enabled(learning and torch.is_grad_enabled()), _full_precision(z):
+        with torch.set_grad_enabled(learning and torch.is_grad_enabled()), full_precision(z):
             logits = self.mask_logits(z.float(), partner.to(z.device), 1 + embedded, 2 - embedded, learning=learning)
             for step in logits:
                 wide = functional.interpolate(step.unsqueeze(1), size=list(size), mode=MODES[len(size)], align_corners=False)
@@ -86,7 +86,7 @@ class MixBlock(MaskNetwork):
         generator: Generator | None = None,
     ) -> None:
         super().__init__(kappa=kappa)
-        if not isinstance(channels, int) or channels < 1:
+        if not is_whole(channels) or channels < 1:
             raise ValueError(f"channels must be those of layer {layer!r}, at least 1, got {channels!r}")
         self.channels, half = channels, max(channels // 2, 1)
         self.encoder = MomentumEncoder(model, layer, momentum=momentum, last=last, steps=steps)
@@ -159,17 +159,24 @@ class MixBlock(MaskNetwork):
 
 @dataclass(frozen=True)
 class NewBlock(NewNetwork):
-    """A :class:`MixBlock` still to be made, on the ``layer`` of the model that it will learn beside; with the block's options."""
+    """A :class:`MixBlock` still to be made, on the ``layer`` of the model that it will learn beside; with the block's options.
+
+    ``momentum`` None is the published 0.999, less in trainings below 50,000 updates, 1 − 50 / updates, since the slow copy would
+    stay near the weights the model started with; at least ½.
+    """
 
     layer: str
     kappa: float | None = 0.25
-    momentum: float = 0.999
+    momentum: float | None = None
     last: float = 0.999999
 
     def made(
         self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
     ) -> MixBlock:
-        options: dict[str, Any] = {"kappa": self.kappa, "momentum": self.momentum, "last": self.last, "steps": updates}
+        momentum = self.momentum
+        if momentum is None:
+            momentum = 0.999 if updates is None else min(0.999, max(0.5, 1 - 50 / updates))
+        options: dict[str, Any] = {"kappa": self.kappa, "momentum": momentum, "last": self.last, "steps": updates}
         channels = MomentumEncoder(model, self.layer).features(images[:1]).shape[1]
         return MixBlock(model, self.layer, channels, **options, generator=generator)
 
@@ -183,6 +190,8 @@ class FixedBlock(MaskNetwork):
 
     def __init__(self, *, kappa: float | None = 0.25, cell: int = 2, sharpness: float = 2.0) -> None:
         super().__init__(kappa=kappa)
+        if not is_whole(cell) or cell < 1:
+            raise ValueError(f"cell must be a whole number of places, at least 1, got {cell!r}")
         self.cell, self.sharpness = cell, sharpness
 
     def __repr__(self) -> str:
@@ -249,8 +258,3 @@ def _check_features(z: Tensor, batch: int, size: torch.Size) -> None:
         raise ValueError(f"features must have shape [{batch}, C, {places}] for this batch, got {list(z.shape)}")
     if readable(z) and not bool(torch.isfinite(z).all()):
         raise NotFiniteError("features must be finite, got NaN or infinity")
-
-
-def _full_precision(z: Tensor) -> AbstractContextManager[Any]:
-    kind = z.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .checks import is_number, is_whole
 from .hooks import MixingError, named_layer, unwrapped
 from .logits import Output, logits_of
+from .precision import working
 
 
 class MomentumEncoder(nn.Module):
@@ -29,15 +31,16 @@ class MomentumEncoder(nn.Module):
         core, _ = unwrapped(model)
         named_layer(core, layer)
         for name, value in (("momentum", momentum), ("last", last)):
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
+            if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
         if momentum > last:
             raise ValueError(f"momentum must not be above last, to which it rises, got {momentum!r} and {last!r}")
-        if steps is not None and (not isinstance(steps, int) or steps < 1):
+        if steps is not None and (not is_whole(steps) or steps < 1):
             raise ValueError(f"steps must be the number of updates, at least 1, or None, got {steps!r}")
         self.layer, self.first, self.last, self.steps = layer, float(momentum), float(last), steps
         try:
-            self.copy = deepcopy(core).requires_grad_(False).eval()
+            # In float32 at least: a step of a thousandth is lost on most weights in half precision.
+            self.copy = at_least_single(deepcopy(core)).requires_grad_(False).eval()
         except (TypeError, RuntimeError) as error:
             raise ValueError(
                 f"the model cannot be copied ({error}): copy it before MixPoints or a forward pass changes it"
@@ -90,16 +93,22 @@ class MomentumEncoder(nn.Module):
         if not isinstance(seen[0], Tensor) or not seen[0].is_floating_point():
             raise MixingError(f"layer {self.layer!r} must put out one floating-point tensor, got {type(seen[0]).__name__}")
         z = seen[0]
-        return z if z.dtype == torch.float64 else z.float()
+        return working(z)
 
     def logits(self, x: Tensor, output: Output | None = None) -> Tensor:
         """The copy's logits, in float32 or better; gradients reach ``x`` but none of the weights."""
         logits = logits_of(self.copy(self._fitting(x)), output)
-        return logits if logits.dtype == torch.float64 else logits.float()
+        return working(logits)
 
     def _fitting(self, x: Tensor) -> Tensor:
         weight = next((value for value in self.copy.parameters() if value.is_floating_point()), None)
         return x if weight is None else x.to(weight.dtype)
+
+
+def at_least_single(model: nn.Module) -> nn.Module:
+    """``model`` itself, its weights and statistics of half precision turned into float32."""
+    half = any(value.dtype in (torch.float16, torch.bfloat16) for value in model.state_dict().values())
+    return model.float() if half else model
 
 
 def _values(model: nn.Module) -> dict[str, Tensor]:

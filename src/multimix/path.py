@@ -1,4 +1,4 @@
-"""The path λ_1 < … < λ_K of a pair: K ordered shares of the partner, from Beta(α, α). Nothing else samples Beta."""
+"""The path λ_1 < … < λ_K of a pair: K ordered shares of the partner, from Beta(α, α) or Beta(α, β). Nothing else samples Beta."""
 
 import math
 from collections.abc import Sequence
@@ -17,21 +17,32 @@ Sampler = Literal["iid", "stratified", "grid"]
 EDGE = 1e-6
 
 
-def sample_path(k: int, alpha: float, *, rows: int = 1, sampler: Sampler = "iid", generator: Generator | None = None) -> Tensor:
+def sample_path(
+    k: int,
+    alpha: float,
+    *,
+    beta: float | None = None,
+    rows: int = 1,
+    sampler: Sampler = "iid",
+    generator: Generator | None = None,
+) -> Tensor:
     """``lam [K, rows]`` in float64, ascending along the first axis, 0 < λ < 1; one column per pair, or one for the batch.
 
     ``iid`` sorts K independent Beta(α, α) draws, as the paper does. ``stratified`` draws once inside each of the K quantile
     strata [(k−1)/K, k/K): ordered by construction, and a step picked at random is still exactly Beta(α, α). ``grid`` draws
-    nothing and has no law: λ_k = k/(K+1), whatever α. With α = 0 there is no mixing and every λ is 0.
+    nothing and has no law: λ_k = k/(K+1), whatever α. With α = 0 there is no mixing and every λ is 0. With ``beta`` the law is
+    Beta(α, β), which ``stratified`` does not know.
     """
     check_path_options(k, alpha, sampler)
+    if beta is not None:
+        check_second(beta, sampler)
     if alpha == 0:
         return torch.zeros(k, rows, dtype=torch.float64, device="cpu")
     if sampler == "grid":
         return (torch.arange(1, k + 1, dtype=torch.float64, device="cpu") / (k + 1)).unsqueeze(1).expand(k, rows)
     generator = resolved(generator)
     if sampler == "iid":
-        log_odds = _log_odds((k, rows), alpha, generator)
+        log_odds = _log_odds((k, rows), alpha, generator, beta)
         log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
     else:
         log_odds = _stratified_log_odds(k, rows, alpha, generator)
@@ -49,6 +60,14 @@ def check_path_options(k: int, alpha: float, sampler: str) -> None:
         raise ValueError(f"no sampler {sampler!r}; there are {', '.join(get_args(Sampler))}")
 
 
+def check_second(beta: float, sampler: str) -> None:
+    """Raise one sentence unless Beta(α, ``beta``) can be drawn from by the sampler."""
+    if not isinstance(beta, Real) or not 0 < beta < math.inf:
+        raise ValueError(f"beta must be finite and above 0, or None for alpha, got {beta!r}")
+    if sampler == "stratified":
+        raise ValueError(f"sampler 'stratified' knows Beta(α, α) only, got beta={beta!r}")
+
+
 def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     """A path handed in by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
     lam = torch.as_tensor(lam, dtype=torch.float64, device="cpu")
@@ -62,15 +81,16 @@ def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     return lam
 
 
-def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator) -> Tensor:
-    """log(λ / (1 − λ)) for λ ~ Beta(α, α): the difference of two log-Gamma(α) draws.
+def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator, beta: float | None = None) -> Tensor:
+    """log(λ / (1 − λ)) for λ ~ Beta(α, β), β = α if not given: the difference of a log-Gamma(α) and a log-Gamma(β) draw.
 
     Gamma(α) = Gamma(α + 1) · U^(1/α), taken in logs, so that nothing underflows however small α is.
     """
-    shapes = torch.full((2, *shape), alpha + 1.0, dtype=torch.float64, device="cpu")
-    gamma = torch._standard_gamma(shapes, generator=generator)
+    both = torch.tensor([alpha, alpha if beta is None else beta], dtype=torch.float64, device="cpu")
+    shapes = both.reshape(2, *[1] * len(shape)).expand(2, *shape)
+    gamma = torch._standard_gamma(shapes + 1, generator=generator)
     uniform = torch.rand((2, *shape), dtype=torch.float64, generator=generator, device="cpu")
-    log_gamma = gamma.log() + torch.log1p(-uniform) / alpha
+    log_gamma = gamma.log() + torch.log1p(-uniform) / shapes
     return log_gamma[0] - log_gamma[1]
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .hooks import MixingError, named_layer, unwrapped
+from .precision import full_precision
 
 
 def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
@@ -26,7 +27,8 @@ def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> T
     # The interpolation is a product over axes, and so is its mean: one axis after the other, the last first.
     for axis in reversed(range(axes)):
         weight = axis_weights(low[..., axis], high[..., axis], size[axis], mean.shape[-1]).to(mean.dtype)
-        mean = (mean @ weight.reshape(k, rows, *[1] * axis, -1, 1)).squeeze(-1)
+        with full_precision(mean):
+            mean = (mean @ weight.reshape(k, rows, *[1] * axis, -1, 1)).squeeze(-1)
     return mean.flatten(0, 1)
 
 

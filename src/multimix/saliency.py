@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from .checks import check_labels, readable
 from .hooks import MixingError, unwrapped
 from .logits import Output, logits_of
 from .loss import one_number
+from .precision import full_precision, working
 
 CleanLoss = Callable[[Tensor, Any], Tensor]
 
@@ -23,7 +24,7 @@ UNREACHED = "x does not reach the output of the model by differentiable steps, s
 
 
 class CleanPass(NamedTuple):
-    """What one pass over the clean batch tells: ``saliency [B, *size]``, ``gradient [B, C, *size]`` and the mean ``loss``.
+    """What one pass over the clean batch tells: ``saliency [B, *size]``, ``gradient [B, C, *size]``, mean ``loss``, ``logits``.
 
     The gradient is that of the loss summed over the batch, so that a sample's part depends neither on B nor, in evaluation
     mode, on the rest of the batch.
@@ -32,6 +33,7 @@ class CleanPass(NamedTuple):
     saliency: Tensor
     gradient: Tensor
     loss: Tensor
+    logits: Tensor
 
 
 def input_saliency(
@@ -59,8 +61,8 @@ def clean_pass(
     """Saliency, gradient and mean loss of the clean batch, from one pass; ``.grad`` is not touched.
 
     ``training=False`` is the pass of :func:`input_saliency`, its loss detached. ``training=True`` runs the model in the mode it
-    is in, so that batch norm uses and updates its statistics, and keeps the graph of ``loss``, so that it can be added to the
-    loss of the mixed batch. With a ``loss`` of your own, loss and gradient are what it gives.
+    is in, so that batch norm uses and updates its statistics, and keeps the graph of ``loss`` and ``logits``, so that a clean
+    loss can be added to that of the mixed batch. With a ``loss`` of your own, loss and gradient are what it gives.
     """
     _check(model, x, y, loss)
     core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
@@ -80,11 +82,22 @@ def clean_pass(
         x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
-        run = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
-        logits = logits_of(run(source.clone()), output)  # a copy, because a first layer may work in place
+        logits = _logits(core, source, output, keep=keep)
         value = _cross_entropy(logits, y) if loss is None else one_number(loss(logits, y))
         gradient = _gradient(value, source, scale=len(x) if loss is None else 1, keep=keep)
-        return CleanPass(root_mean_square(gradient), gradient, value if keep else value.detach())
+        value, logits = (value, logits) if keep else (value.detach(), logits.detach())
+        return CleanPass(root_mean_square(gradient), gradient, value, logits)
+
+
+def clean_logits(model: nn.Module, x: Tensor, output: Output | None = None) -> Tensor:
+    """What the model says about the clean batch in its own mode, with its graph, for a loss beside that of the mixed batch."""
+    core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
+    return _logits(core, x, output, keep=torch.is_grad_enabled())
+
+
+def _logits(core: nn.Module, x: Tensor, output: Output | None, *, keep: bool) -> Tensor:
+    run = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
+    return logits_of(run(x.clone()), output)  # a copy, because a first layer may work in place
 
 
 def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:
@@ -103,7 +116,7 @@ def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:
 
 def root_mean_square(gradient: Tensor) -> Tensor:
     """``[B, *size]`` from ``[B, C, *size]``: sqrt(mean over channels of g²), in float32 or better."""
-    gradient = gradient if gradient.dtype == torch.float64 else gradient.float()
+    gradient = working(gradient)
     # Squares of a sure model's gradients would underflow.
     largest = gradient.abs().flatten(1).amax(1).clamp(min=torch.finfo(gradient.dtype).tiny)
     largest = largest.reshape(-1, *[1] * (gradient.ndim - 1))
@@ -114,8 +127,7 @@ def _gradient(value: Tensor, source: Tensor, *, scale: int, keep: bool) -> Tenso
     if not value.requires_grad:
         raise ValueError(UNREACHED)
     # Outside autocast, as for a training loss: the backward pass of what ran in float32 shall not run in less.
-    kind = source.device.type
-    with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
+    with full_precision(source):
         (gradient,) = torch.autograd.grad(value, source, torch.full_like(value, scale), retain_graph=keep, allow_unused=True)
     if gradient is None:
         raise ValueError(UNREACHED)
@@ -141,20 +153,25 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     check_labels(y, x)
     if y.device != x.device:
         raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
+    check_classes(y, "saliency", OWN_LOSS)
+
+
+def check_classes(y: Tensor, what: str, otherwise: str) -> None:
+    """Raise one sentence unless ``y`` are class indices or probabilities, which ``what`` needs; for others do ``otherwise``."""
     indices = y.ndim == 1 and not y.is_floating_point() and y.dtype != torch.bool
     if not indices and not (y.ndim == 2 and y.shape[1] > 1):
         raise ValueError(
-            f"saliency needs y to be class indices [B] or probabilities [B, C] with at least 2 classes, got {y.dtype} "
-            f"{list(y.shape)}: {OWN_LOSS}"
+            f"{what} needs y to be class indices [B] or probabilities [B, C] with at least 2 classes, got {y.dtype} "
+            f"{list(y.shape)}: {otherwise}"
         )
     if indices or not readable(y):
         return
     if float(y.min()) < 0:
-        raise ValueError(f"saliency needs probabilities of classes, at least 0, got {float(y.min()):g}: {OWN_LOSS}")
+        raise ValueError(f"{what} needs probabilities of classes, at least 0, got {float(y.min()):g}: {otherwise}")
     total = y.detach().float().sum(1)
     if float((total - 1).abs().max()) > 0.01:  # half precision adds up to no better
         odd = float(total[(total - 1).abs().argmax()])
-        raise ValueError(f"saliency needs probabilities of classes that sum to 1, got rows that sum to {odd:g}: {OWN_LOSS}")
+        raise ValueError(f"{what} needs probabilities of classes that sum to 1, got rows that sum to {odd:g}: {otherwise}")
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -165,7 +182,7 @@ def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
             f"the cross-entropy of {len(y)} samples needs logits [{len(y)}, {y.shape[1] if y.ndim == 2 else 'C'}] with at least "
             f"2 classes, got {list(logits.shape)}: {OWN_LOSS}"
         )
-    logits = logits if logits.dtype == torch.float64 else logits.float()
+    logits = working(logits)
     if y.ndim == 2:
         return cross_entropy(logits, y.to(logits.dtype))
     if readable(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:

@@ -5,7 +5,6 @@ Style is the mean and the deviation of every channel of an encoder's features, c
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +15,7 @@ from torch.nn.functional import interpolate
 
 from .new_network import NewNetwork
 from .options import per_channel
+from .precision import full_precision, working
 
 EPS = 1e-5
 SAME_CLASS = 2.0  # what the authors add to the distance of a class from itself, which would be 0
@@ -114,13 +114,14 @@ class StylePair:
 
 def check_pair(pair: Any) -> None:
     """Raise one sentence unless ``pair`` can encode and decode, and is not in training mode; or is still to be made."""
-    if not isinstance(pair, EncoderDecoder | NewNetwork):
+    if isinstance(pair, type) or not isinstance(pair, EncoderDecoder | NewNetwork):
         raise TypeError(
             "pair must have encode(x) and decode(features), such as multimix.style.StylePair(encoder, decoder), "
             f"got {type(pair).__name__}"
         )
-    if isinstance(pair, nn.Module) and pair.training:
-        raise ValueError("pair must be in eval mode, got a module in training mode: call pair.eval() first")
+    modules = (pair.encoder, pair.decoder) if isinstance(pair, StylePair) else (pair,)
+    if any(isinstance(module, nn.Module) and module.training for module in modules):
+        raise ValueError("pair must be in eval mode, got a module in training mode: call eval() on it first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +140,10 @@ class StyleSpace:
     def encode(self, x: Tensor) -> Tensor:
         """Features of ``x [B, C, H, W]``, in float32 or better, without a gradient."""
         with torch.no_grad(), full_precision(x):
-            return working(self.pair.encode(self.inward(working(x.detach()))))
+            features = self.pair.encode(self.inward(working(x.detach())))
+            if features.ndim != 4 or len(features) != len(x):
+                raise ValueError(f"pair.encode must return features [{len(x)}, F, h, w] here, got {list(features.shape)}")
+            return working(features)
 
     def decode(self, features: Tensor, like: Tensor) -> Tensor:
         """Images of the size and normalisation of ``like [B, C, H, W]``, in the precision of ``features``, without a gradient."""
@@ -178,6 +182,8 @@ class ClassDistances:
     """``values [C, C]``: how far apart the styles of two classes are. Compared and shown by its content."""
 
     def __init__(self, values: Tensor) -> None:
+        if not isinstance(values, Tensor):
+            raise TypeError(f"distances must be a torch.Tensor [C, C], got {type(values).__name__}")
         values = torch.as_tensor(values).detach().to("cpu", torch.float64)
         if values.ndim != 2 or values.shape[0] != values.shape[1] or not bool((values >= 0).all() & values.isfinite().all()):
             raise ValueError(f"distances must be [C, C], finite and at least 0, got shape {list(values.shape)}")
@@ -230,14 +236,3 @@ def class_distances(
     mean = total / count.unsqueeze(1)
     apart = torch.stack([(mean - row).square().mean(1) for row in mean])
     return ClassDistances(apart + same_class * torch.eye(num_classes).to(apart))
-
-
-def working(z: Tensor) -> Tensor:
-    """``z`` in float32, or as it is in float64."""
-    return z if z.dtype == torch.float64 else z.float()
-
-
-def full_precision(z: Tensor) -> AbstractContextManager[Any]:
-    """No autocast: statistics of half-precision features are too coarse."""
-    kind = z.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

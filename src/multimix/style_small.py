@@ -104,6 +104,8 @@ class SketchPair:
 
     def encode(self, x: Tensor) -> Tensor:
         """Features of images."""
+        if x.ndim != 4 or x.shape[1] != self.channels:
+            raise ValueError(f"SketchPair(channels={self.channels}) takes images [B, {self.channels}, H, W], got {list(x.shape)}")
         return self.trained(x.device).encode(x)
 
     def decode(self, features: Tensor) -> Tensor:

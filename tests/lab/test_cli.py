@@ -67,6 +67,30 @@ def test_demo_trains_and_says_what_to_open(files):
     assert again.returncode == 0
 
 
+def test_every_option_of_points_arrives(monkeypatch, capsys):
+    seen = []
+
+    def stopped(**options):
+        seen.append({name: value for name, value in options.items() if name not in ("progress", "note")})
+        raise ValueError("seen")
+
+    monkeypatch.setattr("multimix.lab.points.study.points", stopped)
+    assert cli.main(["points", "--seeds", "3", "--ks", "2", "4", "--quick", "--rebuild", "--out", "there"]) == 2
+    assert cli.main(["points"]) == 2
+    assert [{name: str(value) for name, value in options.items()} for options in seen] == [
+        {"seeds": "3", "ks": "(2, 4)", "quick": "True", "rebuild": "True", "out": "there"},
+        {"seeds": "None", "ks": "(1, 5)", "quick": "False", "rebuild": "False", "out": "multimix-points"},
+    ]
+
+
+def test_points_trains_and_says_what_to_open(files):
+    done = run(files, "points", "--quick", "--seeds", "1", "--ks", "1", "--out", "shown")
+    assert done.returncode == 0, done.stderr
+    assert "Open shown/points-quick.html" in done.stdout.replace("\\", "/")
+    assert "Clouds of points, 1 seeds" in done.stdout
+    assert "sagemix, K = 1" in done.stdout
+
+
 LOOK = ["look", "cat.png", "dog.png"]
 
 
@@ -84,6 +108,11 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
         ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["look", "cat.png"], "look needs two pictures, or none for the two that come along"),
+        ([*LOOK, "--methods", "alignmixup"], "alignmixup cannot be shown: it mixes hidden layers, which have no pixels"),
+        (["points", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["points", "--ks", "0"], "ks must be one or more whole numbers, at least 1, got (0,)"),
+        (["points", "--rebuild"], "'multimix-points/points-"),
+        (["points", "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["demo", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["demo", "--rebuild"], "all 60 runs must be in 'multimix-demo/spiral-"),
     ],

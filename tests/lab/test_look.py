@@ -8,10 +8,16 @@ from PIL import Image
 
 import multimix
 from made_up import Demanding, Needy
-from multimix import CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix
+from multimix import SAGE, CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
 from multimix.lab import look as module
-from multimix.lab.look import CAPTION, CELL, Row, Steps, contrast, corner, figure, look, shown_methods, steps
+from multimix.lab import look_cases
+from multimix.lab.look import look, shown_methods
+from multimix.lab.look_cases import options, words
+from multimix.lab.look_figure import CAPTION, CELL, MARGIN, Row, corner, figure
+from multimix.lab.look_steps import Steps, clouds, contrast, ends, steps, takes_lam
 from multimix.lab.pictures import cat, dog, to_image
+from multimix.lab.points.drawing import cloud_picture
+from multimix.style_small import SketchPair
 
 SIZE = 48
 FINE = [i / 40 for i in range(41)]
@@ -22,6 +28,18 @@ PAIRED = [*REACHES_B, CutMix(), InputMixup(p=0.0)]
 @pytest.fixture(scope="module")
 def pair():
     return cat(SIZE), dog(SIZE)
+
+
+@pytest.fixture(autouse=True)
+def _brief_training(monkeypatch):
+    """Some steps of training an encoder and a decoder: what they put out is looked at elsewhere."""
+    monkeypatch.setattr(look_cases, "PAIR", SketchPair(side=8, width=4, steps=4))
+
+
+def shown_as(name):
+    """The method as ``look`` makes it."""
+    (method,) = shown_methods([name], SIZE, print)
+    return method
 
 
 @pytest.mark.parametrize("method", PAIRED, ids=str)
@@ -105,7 +123,7 @@ def test_cutout_in_the_figure_has_k_steps_of_its_own(pair):
 def rows_of(pair, k):
     path = [i / (k + 1) for i in range(1, k + 1)]
     methods = [Cutout(length=SIZE // 2), InputMixup(), FMix()]
-    return [Row(m.name, steps(m, *pair, path, seed=0), isinstance(m, PairMethod)) for m in methods]
+    return [Row(m.name, pair[0], steps(m, *pair, path, seed=0), pair[1] if isinstance(m, PairMethod) else None) for m in methods]
 
 
 def decoded(png):
@@ -117,13 +135,13 @@ def decoded(png):
 @pytest.mark.parametrize("k", [1, 5])
 def test_the_figure_shows_a_then_the_steps_then_b(pair, k):
     rows = rows_of(pair, k)
-    sheet = decoded(figure(*pair, rows))
+    sheet = decoded(figure(rows))
     for i, row in enumerate(rows):
         for column, picture in enumerate([pair[0], *row.steps.images, pair[1]]):
             left, top = corner(i, column)
             cell = sheet[top : top + CELL, left : left + CELL]
             assert cell.shape == (CELL, CELL, 3)
-            if column == k + 1 and not row.partnered:
+            if column == k + 1 and row.b is None:
                 assert (cell == 255).mean() > 0.9
             else:
                 assert np.array_equal(cell, np.asarray(to_image(picture, CELL)))
@@ -141,7 +159,7 @@ def above(sheet, column):
 
 def test_the_share_stands_under_each_step_and_only_there(pair):
     rows = rows_of(pair, 2)
-    sheet = decoded(figure(*pair, rows))
+    sheet = decoded(figure(rows))
     assert [bool((above(sheet, column) < 128).any()) for column in range(4)] == [True, True, True, True]
     for i, row in enumerate(rows):
         assert [bool((under(sheet, i, column) < 128).any()) for column in range(4)] == [False, True, True, False], row.name
@@ -150,8 +168,8 @@ def test_the_share_stands_under_each_step_and_only_there(pair):
 def test_the_figure_writes_the_realised_share_it_was_given(pair):
     before = rows_of(pair, 2)
     changed = Steps(before[1].steps.images, torch.tensor([0.11, 0.67]))
-    old = decoded(figure(*pair, before))
-    new = decoded(figure(*pair, [before[0], before[1]._replace(steps=changed), before[2]]))
+    old = decoded(figure(before))
+    new = decoded(figure([before[0], before[1]._replace(steps=changed), before[2]]))
     differs = (old != new).any(2)
     left, top = corner(1, 1)
     assert differs[top + CELL : top + CELL + CAPTION, left : left + CELL].any()
@@ -159,15 +177,135 @@ def test_the_figure_writes_the_realised_share_it_was_given(pair):
     assert not differs.any()
 
 
-def test_without_names_every_method_with_pixels_is_shown():
+def test_no_name_and_no_remark_reaches_the_edge_or_a_picture(pair):
+    shown = shown_methods((), SIZE, print)
+    path = Steps(pair[0].expand(2, -1, -1, -1), torch.tensor([0.3, 0.6]))
+    sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).short) for m in shown]))
+    assert (sheet[:, :MARGIN] == 255).all()
+    for i in range(len(shown)):
+        left, top = corner(i, 0)
+        assert (sheet[top : top + CELL, left - 8 : left] == 255).all()
+        beside = (sheet[top : top + CELL, :left] < 128).any(axis=(1, 2)).nonzero()[0]
+        assert beside.min() > 60
+        assert beside.max() < CELL - 20
+
+
+def test_remarks_stand_under_the_name(pair):
+    rows = rows_of(pair, 2)
+    old, new = decoded(figure(rows)), decoded(figure([rows[0], rows[1]._replace(remark="of a kind"), rows[2]]))
+    left, top = corner(1, 0)
+    differs = (old != new).any(2)
+    assert differs[top + CELL // 2 : top + CELL, :left].any()
+    differs[top + CELL // 2 : top + CELL, :left] = False
+    assert not differs.any()
+
+
+def test_without_names_every_method_with_pixels_or_points_is_shown():
     notes = []
     names = [method.name for method in shown_methods((), 64, notes.append)]
-    assert {"mixup", "cutmix", "fmix", "cutout"} <= set(names)
-    left_out = {"none", "manifoldmix", "alignmixup", "sagemix", "comixup", "recursivemix", "samix", "stylemix", "stylecutmix"}
-    assert not left_out & set(names)
-    assert len(names) + len(notes) + len(left_out) == len(multimix.METHODS)
-    with pytest.raises(ValueError, match="comixup cannot be shown: it mixes parts of a batch together, not two pictures"):
-        shown_methods(("comixup",), 64, notes.append)
+    assert names == [kind.name for kind in multimix.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
+    assert notes == []
+
+
+def test_samix_masks_have_the_mean_that_the_label_says(pair):
+    """Before black A, a picture divided by B is the mask."""
+    b = 0.3 + 0.7 * pair[1]
+    shown = steps(shown_as("samix"), torch.zeros_like(b), b, FINE, seed=1)
+    mask = (shown.images.double() / b).mean(1)
+    assert torch.allclose(mask.mean((1, 2)), torch.tensor(FINE, dtype=torch.float64), atol=1e-5)
+    assert torch.allclose(shown.lam, torch.tensor(FINE, dtype=torch.float64))
+    assert mask[20].std() > 0.1  # not mixup
+
+
+@pytest.mark.parametrize("name", ["stylemix", "stylecutmix"])
+def test_content_and_style_go_together(pair, name):
+    shown = steps(shown_as(name), *pair, FINE, seed=1)
+    # On whole pixels a box is not exactly as large as asked.
+    assert torch.allclose(shown.lam, torch.tensor(FINE, dtype=torch.float64), atol=0.02)
+    assert shown.images.isfinite().all()
+
+
+def test_recursivemix_pastes_all_of_b_into_boxes_as_large_as_it_draws_them():
+    a, b = torch.zeros(3, SIZE, SIZE), torch.full((3, SIZE, SIZE), 0.25)
+    b[..., SIZE // 2 :] = 0.75
+    shown = steps(RecursiveMix(box="shift"), a, b, FINE, seed=2)
+    assert torch.equal(shown.images[0], a)
+    assert torch.allclose(shown.lam, RecursiveMix().area * torch.tensor(FINE, dtype=torch.float64), atol=0.03)
+    for image, lam in zip(shown.images[10:], shown.lam.tolist()[10:], strict=True):
+        there = (image[0] > 0).nonzero()
+        (top, left), (bottom, right) = there.amin(0).tolist(), there.amax(0).tolist()
+        assert (bottom - top + 1) * (right - left + 1) == len(there) == round(lam * SIZE**2)
+        half = (image[0, top] == 0.25).sum()
+        assert abs(2 * int(half) - (right - left + 1)) <= 1
+        assert (image[0, top : bottom + 1, left : right + 1] == image[0, top, left : right + 1]).all()
+
+
+@pytest.mark.parametrize("seed", [2, 4])  # in which A's mirror image shows, too
+def test_comixup_says_how_much_of_b_and_its_mirror_image_is_in_the_row_of_a(pair, seed):
+    """The first channel marks whose pixels are shown."""
+    a, b = (torch.cat([torch.full((1, SIZE, SIZE), mark), picture[1:]]) for picture, mark in zip(pair, (0.0, 1.0), strict=True))
+    method = shown_as("comixup")
+    assert not takes_lam(method)
+    shown = steps(method, a, b, [0.2, 0.4, 0.6, 0.8], seed=seed)
+    assert len(shown.images) == 4
+    assert torch.allclose(shown.images[:, 0].double().mean((1, 2)), shown.lam)
+    assert ((shown.lam > 0.05) & (shown.lam < 0.95)).any()
+    sources = torch.stack([a, b, a.flip(2), b.flip(2)]).flatten(2)
+    places = shown.images.flatten(2)  # every place is one of the four, or two of them half and half
+    halves = (sources[:, None] + sources[None]).flatten(0, 1) / 2
+    assert (torch.isclose(places[:, None], halves[None], atol=1e-6).all(2).any(1)).all()
+
+
+def test_two_pictures_alone_would_not_be_mixed_by_comixup(pair):
+    x = torch.stack(pair)
+    plan = CoMixup(part=2, blocks=(8,), backend="torch").plan(x, saliency=contrast(x).square())
+    assert torch.equal(plan.mix(x), x)
+
+
+def test_points_go_from_one_cloud_to_the_other_whatever_the_pictures(pair):
+    shown = steps(SageMix(), *pair, FINE, seed=1)
+    first, last = ends(SageMix(), *pair)
+    assert torch.equal(shown.images[0], first)
+    assert torch.equal(shown.images[-1], last)
+    assert (shown.lam.diff() > 0).all()
+    assert torch.equal(shown.images, steps(SageMix(), *pair[::-1], FINE, seed=1).images)
+    assert torch.equal(first, cloud_picture(clouds()[0], torch.zeros(400), SIZE))
+
+
+def test_ends_are_the_pictures_and_no_b_without_a_partner(pair):
+    assert all(found is picture for found, picture in zip(ends(RecursiveMix(), *pair), pair, strict=True))
+    assert ends(Cutout(length=8), *pair) == (pair[0], None)
+
+
+def test_what_is_not_as_in_training_is_said():
+    said = {method.name: words(method) for method in shown_methods((), SIZE, print)}
+    assert {name for name, found in said.items() if found.whole} == {name for name, found in said.items() if found.short}
+    plain = {name for name, found in said.items() if not found.whole}
+    assert plain == {"cutout", "mixup", "cutmix", "fmix", "saliencymix", "resizemix", "gridmix", "smoothmix"}
+    assert "A fixed block stands here for the trained one" in said["samix"].whole
+    assert "clouds of points, not pictures: A is a cone and B a torus" in said["sagemix"].whole
+    assert "Boxes grow to 0.5 of the picture" in said["recursivemix"].whole
+    assert "no order is promised" in said["comixup"].whole
+
+
+def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
+    said = []
+
+    def track(methods):
+        said.append("begun")
+        return iter(methods)
+
+    look(*pair, methods=["stylemix", "stylecutmix", "mixup"], k=1, size=SIZE, out=tmp_path, track=track, note=said.append)
+    assert said == [
+        "a small encoder and decoder for stylemix and stylecutmix is trained first, which takes some seconds",
+        "begun",
+    ]
+    assert look_cases.PAIR.trained() is look_cases.PAIR.trained()
+
+
+def test_sage_tries_no_more_translations_than_can_be_waited_for():
+    assert options(SAGE, 16)["positions"] == 0.01
+    assert round(options(SAGE, 256)["positions"] * 511**2) == 200
 
 
 @dataclass(frozen=True, kw_only=True)

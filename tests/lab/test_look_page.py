@@ -13,9 +13,10 @@ from PIL import Image
 
 from browser import in_browser, in_frame, opened
 from multimix import CutMix, Cutout, FMix, InputMixup
-from multimix.lab.look import look, steps
+from multimix.lab.look import look
 from multimix.lab.look_page import Card, marked_up
 from multimix.lab.look_page import page as page_of
+from multimix.lab.look_steps import steps
 from multimix.lab.pictures import cat, dog, to_image
 
 METHODS = {"cutout": Cutout(length=128, fill=0.5), "mixup": InputMixup(), "cutmix": CutMix(), "fmix": FMix()}
@@ -198,6 +199,7 @@ def test_detailed_photographs_stay_light_too(tmp_path):
         ("λ_k^(1/d) of it", "λ<sub>k</sub><sup>1/d</sup> of it"),
         ("``side_k`` & <b>", "<code>side_k</code> &amp; &lt;b&gt;"),
         ("input_mixup stays", "input_mixup stays"),
+        ("λ^c_k of τ_k^d over 2 w_k²", "λ<sup>c</sup><sub>k</sub> of τ<sub>k</sub><sup>d</sup> over 2 w<sub>k</sub>²"),
     ],
 )
 def test_docstring_signs_become_markup(sentence, expected):
@@ -210,3 +212,43 @@ def test_a_name_cannot_end_the_data_early():
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1]
     assert json.loads(data)[0]["name"] == name
     assert "<b>" not in text
+
+
+def stepped(count):
+    """A page of one method that takes no λ, with so many steps."""
+    card = Card("parts", "", [cat(16)] * count, [i / 10 for i in range(1, count + 1)], True, "No λ <here>.")
+    return page_of(cat(16), dog(16), [card])
+
+
+@pytest.mark.parametrize(("count", "opens_at"), [(1, 1), (2, 2), (4, 3), (5, 3)])
+def test_a_method_that_takes_no_share_opens_at_its_middle_step(count, opens_at):
+    text = stepped(count)
+    assert f'<span class="where">step {opens_at} of {count}, realised</span> <span class="lam">λ = 0.{opens_at}0</span>' in text
+    assert '<p class="remark">No λ &lt;here&gt;.</p>' in text
+    assert "Here it ends at" not in text
+
+
+@in_browser
+def test_the_slider_moves_it_through_its_steps(tmp_path):
+    (tmp_path / "page.html").write_text(stepped(4))
+    script = f"""{READ}
+      const where = () => document.querySelector(".where").textContent;
+      const seen = [[where(), read().cards[0].lam]];
+      for (const position of [0, 0.1, 0.25, 0.6, 1]) {{
+        slider.value = position;
+        slider.dispatchEvent(new Event("input"));
+        seen.push([where(), read().cards[0].lam]);
+      }}
+      return seen;"""
+    expected = [[f"step {step} of 4, realised", f"λ = 0.{step}0"] for step in (3, 1, 1, 2, 3, 4)]
+    assert report_of(tmp_path / "page.html", tmp_path, script) == expected
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_longest_remarks_fit(tmp_path, width):
+    page = look(cat(64), dog(64), k=3, methods=["comixup", "sagemix", "recursivemix", "samix"], size=64, out=tmp_path)[1]
+    seen = in_frame(page, width, tmp_path)
+    assert seen["widths"] == [width, width]
+    assert seen["requests"] == []
+    assert "step 2 of 3, realised" in seen["text"]

@@ -11,7 +11,8 @@ from scipy import stats
 import multimix as mm
 import saliency_family_oracles as slow
 from multimix.geometry.cells import cell_grid, cell_means, spread_cells
-from multimix.methods.attentive_mix import AttentiveMix, beta_path
+from multimix.methods.attentive_mix import AttentiveMix
+from multimix.path import sample_path
 from oracles import seeded
 from salient import Network, images, labels
 
@@ -88,11 +89,12 @@ def test_law_of_the_number_of_cells():
     ):
         lam = AttentiveMix(**fine, **options).plan(x[:n], saliency=s, generator=seeded(5)).lam[0]
         assert abs(float(lam.mean()) - law.mean()) < 4.5 * law.std() / math.sqrt(n) + 1 / 900
-    drawn = beta_path(3, 2.0, 8.0, n, seeded(6))
+    drawn = sample_path(3, 2.0, beta=8.0, rows=n, generator=seeded(6))
     assert drawn.shape == (3, n)
     assert (drawn.diff(dim=0) >= 0).all()
     assert stats.kstest(drawn[:, :1300].flatten().numpy(), stats.beta(2, 8).cdf).pvalue > 1e-3
-    assert ((beta_path(1, 0.01, 8.0, n, seeded(7)) > 0) & (beta_path(1, 0.01, 8.0, n, seeded(7)) < 1)).all()
+    small = sample_path(1, 0.01, beta=8.0, rows=n, generator=seeded(7))
+    assert ((small > 0) & (small < 1)).all()
 
 
 def test_the_law_changes_no_pairing():

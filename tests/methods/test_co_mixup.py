@@ -236,3 +236,12 @@ def test_what_a_batch_must_be():
         CoMixup().plan(images(2, (4, 4, 4)), saliency=torch.ones(2, 4, 4, 4))
     with pytest.raises(ValueError, match="at least 0"):
         CoMixup().plan(images(2, (4, 4)), saliency=torch.full((2, 4, 4), float("nan")))
+
+
+def test_autocast_does_not_round_targets():
+    x, y = torch.randn(6, 3, 12, 12, generator=seeded(0)), 1000 * torch.rand(6, 4, generator=seeded(1))
+    saliency = torch.rand(6, 12, 12, generator=seeded(2))
+    plan = CoMixup(part=3, blocks=(3,), k=2).plan(x, saliency=saliency, generator=seeded(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = plan.mix_target(y)
+    torch.testing.assert_close(found, (plan.weights @ y.double()).flatten(0, 1).float(), rtol=1e-6, atol=1e-4)

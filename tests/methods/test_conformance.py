@@ -182,9 +182,10 @@ def planned(method, x, **given):
     return method.plan(x, **{name: saliency(x) for name in method.needs}, **remembered(method, x), **given)
 
 
-def remembered(method, x):
-    """What a method that carries tensors from batch to batch would have kept of the batch before."""
-    old = {"history_x": x.flip(0), "history_target": torch.eye(3)[:1].expand(len(x), -1)}
+def remembered(method, x, classes=3, label=None):
+    """What a method that carries tensors from batch to batch would have kept of the batch before: this one, turned round."""
+    label = torch.zeros(len(x), dtype=torch.long) if label is None else label
+    old = {"history_x": x.flip(0), "history_target": torch.eye(classes)[label.flip(0)]}
     return {name: value for name, value in old.items() if name in method.carries}
 
 
@@ -223,7 +224,10 @@ def test_shapes(method, options, batch, size):
 def test_target_is_the_pixel_share(method, options, batch, size, k):
     x = source_images(batch, size)
     for seed in range(4):
-        shares, target = mm.mixed_logits(probe(), method(k=k, **options), x, torch.arange(batch), generator=seeded(seed))
+        made, y = method(k=k, **options), torch.arange(batch)
+        past = remembered(made, x, max(2, batch), y)
+        shares, target = mm.mixed_logits(probe(), made, x, y, generator=seeded(seed), **past)
+        assert len(target) == k * batch or method is mm.NoMix
         torch.testing.assert_close(target.sum(1), torch.ones(len(target)))
         assert (target >= 0).all()
         if excused(method, "target is the pixel share"):
@@ -336,7 +340,8 @@ def test_inputs_and_global_state_are_untouched(method, options):
     x, y = images(6, (7, 11)), torch.arange(6) % 2
     x_before, y_before = x.clone(), y.clone()
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    logits, target = mm.mixed_logits(probe(), method(k=5, **options), x, y, num_classes=2)
+    made = method(k=5, **options)
+    logits, target = mm.mixed_logits(probe(), made, x, y, num_classes=2, **remembered(made, x, 2, y))
     logits.fill_(9.0)
     target.fill_(9.0)
     if method is not mm.NoMix:
@@ -354,12 +359,14 @@ def test_chunks_have_the_gradient_of_the_whole(method, options):
     torch.manual_seed(0)
     body = nn.Conv2d(2, 3, 3, padding=1)
     model = nn.Sequential(OrderedDict(body=body, act=nn.Tanh(), head=nn.Flatten(), out=nn.Linear(3 * 77, 4))).double()
-    logits, target = mm.mixed_logits(model, method(k=5, **options), x, y, generator=seeded(5))
+    made = method(k=5, **options)
+    past = remembered(made, x, 4, y)
+    logits, target = mm.mixed_logits(model, made, x, y, generator=seeded(5), **past)
     nn.functional.cross_entropy(logits, target).backward()
     whole = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     weights = []
-    for part, its_target, weight in mm.mixed_chunks(model, method(k=5, **options), x, y, steps=2, generator=seeded(5)):
+    for part, its_target, weight in mm.mixed_chunks(model, made, x, y, steps=2, generator=seeded(5), **past):
         assert len(part) <= 2 * 6
         (weight * nn.functional.cross_entropy(part, its_target)).backward()
         weights.append(weight)
@@ -405,7 +412,8 @@ def test_signals_and_volumes(method, options, size):
     if len(size) == 1 and excused(method, "signals"):
         pytest.skip(EXCEPTIONS[method.name, "signals"])
     x = source_images(4, size)
-    shares, target = mm.mixed_logits(probe(), method(k=5, **options), x, torch.arange(4), generator=seeded(0))
+    made, y = method(k=5, **options), torch.arange(4)
+    shares, target = mm.mixed_logits(probe(), made, x, y, generator=seeded(0), **remembered(made, x, 4, y))
     if not excused(method, "target is the pixel share"):
         torch.testing.assert_close(shares, target, atol=1e-6, rtol=0)
 

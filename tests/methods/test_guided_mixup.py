@@ -59,14 +59,11 @@ def test_masks_are_ordered_with_both_ends():
 def test_far_pairs_agree_with_loops(batch):
     for seed in range(5):
         s = maps(batch, (4, 5), seed, holes=0.9)
-        order = torch.randperm(batch, generator=seeded(seed)).tolist()
         found = far_partner(s, seeded(seed)).tolist()
-        assert found == slow.far_cycle(list(s), order)
-        here, visited = 0, set()
-        while here not in visited:
-            visited.add(here)
-            here = found[here]
-        assert len(visited) == batch, "one cycle: everybody is a partner once"
+        apart = slow.distances(list(s))
+        # Of maps that are equally far any may come next, and rounding may decide; so what counts is how far the next one is.
+        starts = [i for i in range(batch) if max(apart[i]) > max(map(max, apart)) - 1e-9]
+        assert any(slow.is_far_cycle(found, apart, start, 1e-9) for start in starts)
 
 
 def test_far_pairs_are_farther_than_random_ones():

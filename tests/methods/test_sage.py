@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 import multimix as mm
 import saliency_family_oracles as slow
@@ -165,15 +165,15 @@ def test_saliency_is_the_mean_absolute_gradient_in_the_models_own_mode():
     for mode, training in (("train", True), ("eval", False)):
         model, twin = Network(dropout=0), Network(dropout=0)
         twin.train(training)
-        told, clean = SAGE(saliency_mode=mode).prepare(model, x, y, generator=seeded(0))
-        assert clean is None
+        told, *beside = SAGE(saliency_mode=mode).prepare(model, x, y, generator=seeded(0))
+        assert beside == [None, None, None]
         leaf = x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(cross_entropy(twin(leaf), y, reduction="sum"), leaf)
         torch.testing.assert_close(told["saliency"], gradient.abs().mean(1))
         assert model.seen == [(6, training)]
         assert bool(model.norm.num_batches_tracked) == training
     model = Network()
-    assert SAGE().prepare(model, x, y, generator=seeded(0), given=("saliency",)) == ({}, None)
+    assert SAGE().prepare(model, x, y, generator=seeded(0), given=("saliency",)) == ({}, None, None, None)
     assert model.seen == []
 
 
@@ -181,24 +181,40 @@ def gradients(model, loss):
     return torch.autograd.grad(loss, list(model.parameters()))
 
 
+def hinge(logits, target):
+    return (logits - 3 * target).square().mean()
+
+
+@pytest.mark.parametrize("loss", [mm.soft_cross_entropy, mm.softmax_bce, hinge])
 @pytest.mark.parametrize("u", [0.7, 0.25, 1.0])
 @pytest.mark.parametrize("steps", [None, 1])
-def test_two_part_update(u, steps):
+def test_two_part_update(u, steps, loss):
     """The gradient is (1 − u) times that of the clean loss and u times that of the mixed one, the clean one not K times."""
     x, y = images(dtype=torch.float64), labels()
     model = Network(dropout=0).double()
     model.norm = nn.Identity()
     method = SAGE(k=3, update_ratio=u)
-    told, _ = method.prepare(model, x, y, generator=seeded(0))
+    told = method.prepare(model, x, y, generator=seeded(0)).given
     plan = method.plan(x, **told, generator=seeded(1))
-    mixed = gradients(model, cross_entropy(model(plan.mix(x)), plan.mix_target(y, CLASSES).double()))
-    clean = gradients(model, cross_entropy(model(x), y))
+    mixed = gradients(model, loss(model(plan.mix(x)), plan.mix_target(y, CLASSES).double()))
+    clean = gradients(model, loss(model(x), one_hot(y, CLASSES).double()))
     model.seen.clear()
-    terms = mm.forward.mixed_terms(model, method, x, y, steps=steps, generator=seeded(1))
+    terms = mm.forward.mixed_terms(model, method, x, y, steps=steps, generator=seeded(1), loss=loss)
     found = [sum(parts) for parts in zip(*(gradients(model, term().loss) for term in terms), strict=True)]
     for ours, of_clean, of_mixed in zip(found, clean, mixed, strict=True):
         torch.testing.assert_close(ours, (1 - u) * of_clean + u * of_mixed, atol=1e-9, rtol=1e-6)
     assert model.seen == [(6, True)] + ([(18, True)] if steps is None else [(6, True)] * 3)
+
+
+def test_two_parts_for_labels_that_are_no_classes_with_a_map_of_their_own():
+    x, model = images(dtype=torch.float64), Network(dropout=0).double()
+    model.norm = nn.Identity()
+    y = (torch.rand(len(x), CLASSES, generator=seeded(3)) < 0.5).double()
+    given = {"saliency": torch.rand(len(x), *x.shape[2:], generator=seeded(4), dtype=torch.float64)}
+    method, bce = SAGE(k=2, update_ratio=0.6), binary_cross_entropy_with_logits
+    plan = method.plan(x, generator=seeded(1), **given)
+    expected = 0.4 * bce(model(x), y) + 0.6 * bce(model(plan.mix(x)), plan.mix_target(y))
+    torch.testing.assert_close(mm.mixed_loss(model, method, x, y, loss=bce, generator=seeded(1), **given), expected)
 
 
 def test_the_weights_of_both_parts():

@@ -168,9 +168,10 @@ def test_block_loss_reaches_the_block_only():
     x, y, model = inputs().requires_grad_(), labels(), network()
     block = blocked(model)
     method = SAMix(block=block, k=5, clean=0.0)
-    told, loss = method.prepare(model, x, y, generator=seeded(0))
-    assert not told["features"].requires_grad
-    loss.backward()
+    told = method.prepare(model, x, y, generator=seeded(0))
+    assert not told.given["features"].requires_grad
+    assert told.clean is told.logits is None
+    told.own.backward()
     theirs, own, copied = everything(model, block)
     assert all(value.grad is not None and (value.grad != 0).any() for value in own if value is not block.key.bias)
     assert all(value.grad is None for value in (*theirs, *copied))
@@ -208,6 +209,34 @@ def test_one_backward_trains_both(k, steps):
     expected += torch.autograd.grad(alone, own)
     for grad, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(grad, wanted, atol=1e-6, rtol=1e-4)
+
+
+def test_the_clean_loss_is_that_of_the_training():
+    """Beside a mean over classes a whole cross-entropy would leave nothing of the mixed loss."""
+    x, y, model = inputs(), labels(), network().eval()
+    method = SAMix(block=blocked(model), k=2, clean=0.5, train_block=False)
+    plan = method.plan(x, generator=seeded(4))
+    rows = 0.9 * torch.nn.functional.one_hot(y, CLASSES) + 0.1 / CLASSES
+    mixed = mm.softmax_bce(model(plan.mix(x)), 0.9 * plan.mix_target(y, CLASSES) + 0.1 / CLASSES)
+    found = mm.mixed_loss(model, method, x, y, loss=mm.softmax_bce, smoothing=0.1, generator=seeded(4))
+    torch.testing.assert_close(found, mixed + 0.5 * mm.softmax_bce(model(x), rows))
+
+
+def test_labels_that_are_no_classes_train_no_block():
+    x, model = inputs(), network()
+    many = torch.ones(4, CLASSES)
+    bce = torch.nn.functional.binary_cross_entropy_with_logits
+    with pytest.raises(ValueError, match="^the block of SAMix needs probabilities of classes that sum to 1, got"):
+        mm.mixed_loss(model, SAMix(block=blocked(model)), x, many, loss=bce)
+    assert mm.mixed_loss(model, SAMix(block=blocked(model), train_block=False), x, many, loss=bce).isfinite()
+
+
+def test_who_cannot_hand_out_the_blocks_loss_refuses():
+    x, y, model = inputs(), labels(), network()
+    method = SAMix(block=blocked(model), clean=0.0)
+    for call in (lambda: mm.mixed_logits(model, method, x, y), lambda: mm.Mix(method, CLASSES)):
+        with pytest.raises(ValueError, match="^SAMix trains its block by a loss that"):
+            call()
 
 
 def test_block_loss_is_the_formula():

@@ -195,7 +195,6 @@ def test_descent_never_raises_the_objective():
             shown = solve_groups(groups, rules)
             values.append(peer.scores(groups, rules, peer.input_weights(groups, shown.first[0], shown.second[0])).worked_on)
         assert (np.diff(values) <= 1e-9).all()
-        assert values[0] < 1e9
 
 
 def test_outputs_of_the_same_inputs_are_asked_to_differ():

@@ -66,3 +66,12 @@ def test_squared_distances():
     far = squared_distances(a + 1000.0, b + 1000.0)
     torch.testing.assert_close(far, expected, atol=0.01, rtol=1e-3)
     assert (squared_distances(a, a) >= 0).all()
+
+
+@pytest.mark.parametrize(("channels", "places"), [(256, 64), (512, 16)])
+@pytest.mark.parametrize("deviation", [1, 30, 100])
+def test_columns_are_exact_however_large_the_costs(channels, places, deviation):
+    a, b = deviation * torch.randn(2, 3, channels, places, generator=seeded(0))
+    plan = transport_plan(squared_distances(a, b), 0.1, 100, 0.1)
+    torch.testing.assert_close(plan.sum(1), torch.full((3, places), 1 / places), atol=0, rtol=2e-6)
+    assert bool((plan >= 0).all())

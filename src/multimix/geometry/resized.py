@@ -50,17 +50,21 @@ class ResizedPlan(BoxPlan):
     resize: Resize
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        return self._pasted(z, z, out)
+
+    def _pasted(self, z: Tensor, whole: Tensor, out: Tensor | None) -> Tensor:
+        """``z`` with all of ``whole[partner]``, made smaller, in its boxes."""
         check_size(z, self.size)
         taps = [self._taps(axis) for axis in range(len(self.size))]
         if writes_pay(z) and (self.low.shape[1] == 1 or z[0].numel() >= PAIR_BY_PAIR):
             out = rows_like(z, self.k) if out is None else out
-            self._fill(z, taps, by_step(out, self.k))
+            self._fill(z, whole, taps, by_step(out, self.k))
             return out
-        pair, within = z[self.partner], inside(self.low, self.high, self.size)
-        steps = [torch.where(within[k], _resized(pair, [tap.of(k) for tap in taps]), z) for k in range(self.k)]
+        pair, within = whole[self.partner], inside(self.low, self.high, self.size)
+        steps = [torch.where(within[k], _resized(pair, [tap.of(k) for tap in taps]).to(z.dtype), z) for k in range(self.k)]
         return into(torch.cat(steps), z, out)
 
-    def _fill(self, z: Tensor, taps: list[Taps], steps: Tensor) -> None:
+    def _fill(self, z: Tensor, whole: Tensor, taps: list[Taps], steps: Tensor) -> None:
         """Box by box, so that only what is shown is resized: for the whole batch at once where it shares its boxes."""
         low, high = self.low.tolist(), self.high.tolist()
         rows = [slice(None)] if self.low.shape[1] == 1 else [slice(i, i + 1) for i in range(len(z))]
@@ -73,9 +77,9 @@ class ResizedPlan(BoxPlan):
                 shown = [tap.of(k, slice(row, row + 1), edge) for tap, edge in zip(taps, box[2:], strict=True)]
                 partner = self.partner[samples]
                 if len(rows) == 1:
-                    step[box] = _resized(z, shown)[partner]
+                    step[box] = _resized(whole, shown)[partner]
                 else:
-                    step[samples][box] = _resized(z[partner], shown)
+                    step[samples][box] = _resized(whole[partner], shown)
 
     def _taps(self, axis: int) -> Taps:
         """Where each place along an axis looks in the partner; outside the box, where nothing is shown, it looks anywhere."""

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ..mixing import by_step, into, mix, mixed_batch, rows_like
 from ..plan import PairPlan, SharePlan, check_size
-from ..style import StyleSpace, adain, working
+from ..precision import working
+from ..style import StyleSpace, adain
 from .boxes import inside
 
 

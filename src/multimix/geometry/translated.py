@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from ..mixing import by_step, into, mix, rows_like, writes_pay
 from ..plan import MaskPlan, check_size
+from ..precision import working
 
 
 def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
@@ -31,7 +32,7 @@ def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
 
 def with_mean_1(saliency: Tensor) -> Tensor:
     """``[B, *size]`` in float32, each map divided by its mean; a map of zeros becomes even."""
-    saliency = saliency.double() if saliency.dtype == torch.float64 else saliency.float()
+    saliency = working(saliency)
     axes = tuple(range(1, saliency.ndim))
     largest = saliency.amax(axes, keepdim=True)
     saliency = torch.where(largest > 0, saliency / largest, 1.0)  # first by the maximum, so that no sum overflows

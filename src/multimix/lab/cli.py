@@ -10,7 +10,7 @@ from .. import __version__
 from ..generator import rank
 from .evaluation_commands import evaluate, transfer
 from .result_commands import report, sweep, table
-from .study_commands import demo, digits, look, variance
+from .study_commands import demo, digits, look, points, variance
 from .training_commands import data, list_, train
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors")
@@ -21,6 +21,7 @@ K ordered interpolations of every pair, for every mixup method and any PyTorch m
 Try it:
   multimix demo --quick                      the noisy spiral without mixup, with mixup, with multi-mix
   multimix digits --quick                    every method, K = 1 and 5, on small real images
+  multimix points --quick                    SageMix, K = 1 and 5, on clouds of points
   multimix variance --quick                  the gradient variance and the paper's propositions
   multimix look                              the K steps of every method on two pictures
   multimix list                              recipes, methods, networks, data sets
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "list": list_,
     "look": look,
+    "points": points,
     "report": report,
     "sweep": sweep,
     "table": table,

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from .pictures import to_image
 
+# Where the slider can stand; a method has a frame for each, or its K steps in their order.
+POSITIONS = 41
+
 # Larger frames would make the page heavy without showing more of the mask.
 LARGEST_SIDE = 256
 # Tried in this order until a method's frames fit. Colour at full resolution shows the edges of masks best; photographs with
@@ -29,7 +32,7 @@ CARD = """
           <h2>{name}</h2>
           <img src="data:image/jpeg;base64,{frame}" alt="{alt}" width="{side}" height="{side}" decoding="sync">
           <figcaption>
-            <p class="realised">realised <span class="lam">λ = {lam:.2f}</span></p>
+            <p class="realised"><span class="where">{where}</span> <span class="lam">λ = {lam:.2f}</span></p>
             <div class="bar" aria-hidden="true"><div class="share" style="width: {b:.1f}%"></div></div>
             <p class="label"><span class="of-a">A {a:.0f} %</span> <span class="of-b">B {b:.0f} %</span></p>
             <p class="sentence">{sentence}</p>{remark}
@@ -39,13 +42,17 @@ CARD = """
 
 
 class Card(NamedTuple):
-    """One method on the page: ``frames`` are ``[3, H, W]`` each, at evenly spaced λ from 0 to 1; ``lam`` is what was realised."""
+    """One method on the page: ``frames`` are ``[3, H, W]`` each; ``lam`` is what was realised.
+
+    There are as many as the slider has positions, at evenly spaced λ from 0 to 1, or fewer: then they are the method's own steps.
+    """
 
     name: str
     sentence: str
     frames: Sequence[Tensor]
     lam: Sequence[float]
     partnered: bool
+    remark: str = ""
 
 
 def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
@@ -54,8 +61,8 @@ def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
     frames = [_jpegs(card.frames, side) for card in cards]
     data = [{"name": card.name, "lam": card.lam, "frames": own} for card, own in zip(cards, frames, strict=True)]
     values = {
-        "last": str(len(cards[0].lam) - 1),
-        "step": f"{1 / (len(cards[0].lam) - 1):g}",
+        "last": str(POSITIONS - 1),
+        "step": f"{1 / (POSITIONS - 1):g}",
         "a": _jpegs([a], side)[0],
         "b": _jpegs([b], side)[0],
         "cards": "".join(_card(card, own, side) for card, own in zip(cards, frames, strict=True)),
@@ -67,13 +74,14 @@ def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
 
 
 def _card(card: Card, frames: Sequence[str], side: int) -> str:
-    half = len(frames) // 2
+    half = len(frames) // 2  # as the page's script rounds
     lam = card.lam[half]
     return CARD.format(
         name=html.escape(card.name),
         alt=html.escape(f"{card.name}: A {100 - 100 * lam:.0f} %, B {100 * lam:.0f} %"),
         frame=frames[half],
         side=side,
+        where="realised" if len(frames) == POSITIONS else f"step {half + 1} of {len(frames)}, realised",
         lam=lam,
         a=100 - 100 * lam,
         b=100 * lam,
@@ -83,14 +91,13 @@ def _card(card: Card, frames: Sequence[str], side: int) -> str:
 
 
 def _remark(card: Card) -> str:
-    """What else to say under a picture: that there is no partner, or that the path ends before B."""
+    """What else to say under a picture: what is special about it, that there is no partner, or that the path ends before B."""
+    words = [card.remark] if card.remark else []
     if not card.partnered:
-        words = NO_PARTNER
-    elif card.lam[-1] < 0.995:
-        words = f"Here it ends at {100 * card.lam[-1]:.0f} % of B: what falls outside the picture is cut off."
-    else:
-        return ""
-    return f'\n            <p class="remark">{words}</p>'
+        words.append(NO_PARTNER)
+    elif len(card.lam) == POSITIONS and card.lam[-1] < 0.995:
+        words.append(f"Here it ends at {100 * card.lam[-1]:.0f} % of B: what falls outside the picture is cut off.")
+    return "".join(f'\n            <p class="remark">{html.escape(sentence, quote=False)}</p>' for sentence in words)
 
 
 def marked_up(sentence: str) -> str:
@@ -98,7 +105,9 @@ def marked_up(sentence: str) -> str:
     plain = html.escape(sentence, quote=False)
     pieces = re.split(r"``(.+?)``", plain)
     for i in range(0, len(pieces), 2):
-        pieces[i] = re.sub(r"_(\w)\b", r"<sub>\1</sub>", pieces[i])
+        # A raised digit such as ² is a letter to \b, but ends a subscript.
+        pieces[i] = re.sub(r"_(\w)(?![^\W²³])", r"<sub>\1</sub>", pieces[i])
+        pieces[i] = re.sub(r"\^([a-z])\b", r"<sup>\1</sup>", pieces[i])
         pieces[i] = re.sub(r"\^\(([^)]+)\)", r"<sup>\1</sup>", pieces[i])
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 

@@ -6,7 +6,7 @@ from typing import Any
 from ..checks import nearest
 from .align_mixup import AlignMixup
 from .attentive_mix import AttentiveMix
-from .base import Method, PairMethod, PathMethod
+from .base import Method
 from .co_mixup import CoMixup
 from .cutmix import CutMix
 from .cutout import Cutout
@@ -17,6 +17,7 @@ from .input_mixup import InputMixup
 from .manifold_mixup import ManifoldMixup
 from .no_mix import NoMix
 from .one_of import OneOf
+from .pair import PairMethod, PathMethod
 from .puzzle_mix import PuzzleMix
 from .recursive_mix import RecursiveMix
 from .resize_mix import ResizeMix

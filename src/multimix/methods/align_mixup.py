@@ -1,18 +1,18 @@
 """AlignMixup (Venkataramanan et al., 2022): K points between a feature map and its partner, aligned by one transport."""
 
-import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_share
+from ..checks import check_choice, check_share, is_number, is_whole
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
+from ..precision import full_precision
 from ..solvers.sinkhorn import squared_distances, transport_plan
-from .base import PairMethod
+from .pair import PairMethod
 
 Direction = Literal["coin", "partner", "sample"]
 MOST_PLACES = 1024
@@ -42,7 +42,7 @@ class AlignMixup(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = () if isinstance(self.layers, str) else tuple(self.layers)
+        names = tuple(self.layers) if isinstance(self.layers, Iterable) and not isinstance(self.layers, str) else ()
         if not names or not all(isinstance(name, str) for name in names):
             raise ValueError(f"layers must be a tuple of hidden layers' names, such as ('layer3',), got {self.layers!r}")
         object.__setattr__(self, "layers", names)
@@ -50,11 +50,11 @@ class AlignMixup(PairMethod):
         check_choice("direction", self.direction, get_args(Direction))
         if self.channel_axis not in (1, -1):
             raise ValueError(f"channel_axis must be 1 or -1, got {self.channel_axis!r}")
-        if not isinstance(self.rounds, int) or self.rounds < 1:
+        if not is_whole(self.rounds) or self.rounds < 1:
             raise ValueError(f"rounds must be a whole number, at least 1, got {self.rounds!r}")
         for name, least in (("eps", "above 0"), ("tolerance", "at least 0")):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf or (name == "eps" and value == 0):
+            if not is_number(value) or value < 0 or (name == "eps" and value == 0):
                 raise ValueError(f"{name} must be finite and {least}, got {value!r}")
 
     @property
@@ -99,7 +99,7 @@ class AlignedPlan(SharePlan):
     shared: ClassVar[tuple[str, ...]] = ("partner", "sample_moves")
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        with _full_precision(z):
+        with full_precision(z):
             start, end = self.ends(z)
             share = self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1))
             return into(mix(start, end, share).flatten(0, 1).to(z.dtype), z, out)
@@ -129,8 +129,3 @@ class AlignedPlan(SharePlan):
         with torch.no_grad():
             cost = squared_distances(own.detach().float(), pair.detach().float())
             return transport_plan(cost, self.eps, self.rounds, self.tolerance)
-
-
-def _full_precision(z: Tensor) -> AbstractContextManager[Any]:
-    kind = z.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

@@ -1,20 +1,17 @@
 """AttentiveMix (Walawalkar et al., 2020) with the λ path of AttentiveMix+: K nested sets of the partner's most attended cells."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial, checked_saliency
+from ..checks import check_spatial, checked_saliency, is_whole
 from ..geometry.cells import cell_grid, cell_means, spread_cells
 from ..geometry.threshold import nested_masks
-from ..pairing import random_partner
-from ..path import EDGE
+from ..path import check_second, sample_path
 from ..plan import MaskPlan, PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,32 +31,19 @@ class AttentiveMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.cells, int) or isinstance(self.cells, bool) or self.cells < 1:
+        if not is_whole(self.cells) or self.cells < 1:
             raise ValueError(f"cells must be a whole number of cells per side, at least 1, got {self.cells!r}")
-        if self.beta is not None and not (isinstance(self.beta, int | float) and 0 < self.beta < math.inf):
-            raise ValueError(f"beta must be finite and above 0, or None for alpha, got {self.beta!r}")
-        if self.beta is not None and self.sampler == "stratified":
-            raise ValueError(f"sampler 'stratified' knows Beta(α, α) only, got beta={self.beta!r}")
+        if self.beta is not None:
+            check_second(self.beta, self.sampler)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """``saliency [B, *size]`` or ``[B, 1, *size]``, of which a partner's own map counts."""
         return ("saliency",)
 
-    def draw(
-        self,
-        x: Tensor,
-        *,
-        generator: Generator,
-        partner: Tensor | None = None,
-        lam: Tensor | Sequence[float] | None = None,
-        **given: Any,
-    ) -> PairPlan:
-        if lam is None and self.beta is not None and self.sampler == "iid":
-            if partner is None:
-                partner = random_partner(len(x), derange=self.derange, generator=generator)
-            lam = beta_path(self.k, self.alpha, self.beta, len(x) if self.per_pair else 1, generator)
-        return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
+    def path(self, x: Tensor, generator: Generator) -> Tensor:
+        rows = len(x) if self.per_pair else 1
+        return sample_path(self.k, self.alpha, beta=self.beta, rows=rows, sampler=self.sampler, generator=generator)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
         check_spatial(x, "AttentiveMix")
@@ -73,13 +57,3 @@ class AttentiveMix(PairMethod):
         mask = torch.empty_like(taken).scatter_(-1, order.reshape(1, len(x), 1, count).expand_as(taken), taken)
         share = spread_cells(mask.reshape(*mask.shape[:3], *grid), x.shape[2:])
         return MaskPlan(partner=partner, size=x.shape[2:], share=share)
-
-
-def beta_path(k: int, alpha: float, beta: float, rows: int, generator: Generator) -> Tensor:
-    """``lam [K, rows]`` in float64: K independent draws from Beta(α, ``beta``), ascending, 0 < λ < 1."""
-    # Gamma(a) = Gamma(a + 1) · U^(1/a) in logs, as in multimix.path: nothing underflows however small α is.
-    shape = torch.tensor([alpha, beta], dtype=torch.float64).reshape(2, 1, 1).expand(2, k, rows)
-    gamma = torch._standard_gamma(shape + 1, generator=generator)
-    uniform = torch.rand(2, k, rows, dtype=torch.float64, generator=generator)
-    log_gamma = gamma.log() + torch.log1p(-uniform) / shape
-    return (log_gamma[0] - log_gamma[1]).sort(dim=0).values.sigmoid().clamp(EDGE, 1 - EDGE)

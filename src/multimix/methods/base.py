@@ -1,22 +1,20 @@
 """What every mixing method shares: K, the probability of mixing, the pair and the path."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_batch, check_share
+from ..checks import check_batch
 from ..generator import resolved
 from ..logits import Output
 from ..mix_block import MixBlock
 from ..new_network import NewNetwork
-from ..pairing import checked_partner, random_partner
-from ..path import Sampler, check_path_options, checked_path, sample_path
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import clean_pass, input_saliency
 
@@ -24,14 +22,20 @@ WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
     "noise": ", which mixed_logits, mixed_loss and Mix(…, model=) make with the model",
 }
-CleanScale = Literal["auto", "plain", "per_class"]
+CleanScale = Literal["auto", "plain", "per_class", "loss"]
 
 
 class Prepared(NamedTuple):
-    """What a model told for one batch: keywords for ``plan``, and the mean clean loss with its graph if the method wants one."""
+    """What a model told for one batch: keywords for ``plan``, and with their graphs what losses beside the mixed one are made of.
+
+    ``clean`` is the mean cross-entropy of the clean batch, ``logits`` what the model says about it, for ``clean_scale`` "loss";
+    ``own`` is a loss of the method's own network.
+    """
 
     given: dict[str, Tensor]
     clean: Tensor | None = None
+    logits: Tensor | None = None
+    own: Tensor | None = None
 
 
 class Method(ABC):
@@ -88,14 +92,15 @@ class Method(ABC):
 
     @property
     def learners(self) -> tuple[MixBlock, ...]:
-        """Those that learn beside the model: an optimiser gets ``parameters_to_train()``, after its step they ``update(model)``."""
+        """Those that learn beside the model: an optimiser has ``parameters_to_train()``; after it they ``update(model)``."""
         return ()
 
     @property
     def clean_scale(self) -> CleanScale:
         """What the clean weight multiplies: ``plain`` the cross-entropy, ``per_class`` 2/C of it, beside a mean over classes.
 
-        ``auto`` is ``per_class`` beside :func:`multimix.softmax_bce` and ``plain`` beside any other loss.
+        ``auto`` is ``per_class`` beside :func:`multimix.softmax_bce` and ``plain`` beside any other loss. ``loss`` is the loss
+        of the training itself, on the clean batch and its labels as they are trained on.
         """
         return "auto"
 
@@ -145,7 +150,7 @@ class Method(ABC):
                 raise TypeError(_needs(self, name))
         if self.clean_weight > 0:
             clean = clean_pass(model, x, y, training=True, output=output)
-            return Prepared({"saliency": clean.saliency} if missing else {}, clean.loss)
+            return Prepared({"saliency": clean.saliency} if missing else {}, clean.loss, clean.logits)
         return Prepared({"saliency": input_saliency(model, x, y, output=output)} if missing else {})
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
@@ -177,85 +182,40 @@ class Method(ABC):
         """The plan of a batch that is certainly mixed; draws are made on the CPU from ``generator``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathMethod(Method):
-    """K interpolations, made with probability ``p`` per batch; otherwise the batch is not mixed and keeps its B rows."""
-
-    k: int = 1
-    p: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_path_options(self.k, 0, "iid")
-        check_share("p", self.p)
-
-    def choose(self, *, generator: Generator | None = None) -> Method | None:
-        if self.p == 1:
-            return self
-        heads = float(torch.rand((), generator=resolved(generator), dtype=torch.float64)) < self.p
-        return replace(self, p=1.0) if heads else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairMethod(PathMethod):
-    """K points on the way from a sample to its partner, λ_1 < … < λ_K from Beta(α, α); α = 0 is no mixing.
-
-    One path serves the whole batch, as in the paper, or with ``per_pair`` every pair has its own path and geometry.
-    ``sampler`` is iid, stratified or grid (:func:`multimix.sample_path`); ``derange`` keeps samples from being their own
-    partners.
-    """
-
-    alpha: float = 1.0
-    sampler: Sampler = "iid"
-    per_pair: bool = False
-    derange: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_path_options(self.k, self.alpha, self.sampler)
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        """``partner [B]`` and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]`` may be handed in instead of being drawn."""
-        return (*self.needs, "partner", "lam")
-
-    def choose(self, *, generator: Generator | None = None) -> Method | None:
-        return None if self.alpha == 0 else super().choose(generator=generator)
-
-    def draw(
-        self,
-        x: Tensor,
-        *,
-        generator: Generator,
-        partner: Tensor | None = None,
-        lam: Tensor | Sequence[float] | None = None,
-        **given: Any,
-    ) -> PairPlan:
-        batch = len(x)
-        rows = batch if self.per_pair else 1
-        if partner is None:
-            partner = random_partner(batch, derange=self.derange, generator=generator)
-        else:
-            partner = checked_partner(partner, batch)
-        if lam is None:
-            lam = sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
-        else:
-            lam = checked_path(lam, batch)
-        return self.build(x, partner, lam, generator=generator, **given)
-
-    @abstractmethod
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
-        """The plan for pairs ``partner [B]`` at the shares ``lam [K, 1 or B]``; only the geometry is left to draw."""
-
-    def rows(self, x: Tensor, lam: Tensor) -> int:
-        """How many geometries to draw: one per pair if paths or geometry are per pair, else one."""
-        return len(x) if self.per_pair else lam.shape[1]
-
-
 def check_method(method: Any) -> None:
     """Raise one sentence unless ``method`` is a mixing method, made and not only named."""
     if not isinstance(method, Method):
         got = f"{method!r}; multimix.create makes one by its name" if isinstance(method, str) else type(method).__name__
         raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {got}")
+
+
+def check_no_clean_loss(method: Method, where: str) -> None:
+    """Raise one sentence if ``method`` adds a loss of its own, which is lost on whoever hands out logits or samples only."""
+    check_method(method)
+    if method.watches is not None:
+        raise ValueError(
+            f"{type(method).__name__} adds a loss of what layer {method.watches!r} puts out, which {where} cannot hand out: "
+            "use mixed_loss or mixed_terms"
+        )
+    if method.clean_weight > 0:
+        raise ValueError(
+            f"{type(method).__name__} with clean_weight={method.clean_weight:g} adds a clean loss, which {where} cannot hand "
+            "out: use mixed_loss"
+        )
+    if method.learners:
+        raise ValueError(
+            f"{type(method).__name__} trains its {method.works_with} by a loss that {where} cannot hand out: use mixed_loss, or "
+            "train_block=False"
+        )
+
+
+def check_handed_on(method: Method, given: Collection[str], where: str) -> None:
+    """Raise one sentence if ``method`` mixes with what it keeps of the batch before, which ``where`` does not hand out."""
+    if method.carries and not any(name in given for name in method.carries):
+        raise ValueError(
+            f"{type(method).__name__} mixes with the batch before, which {where} does not hand on: use mixed_terms, or give "
+            f"{', '.join(f'{name}=' for name in method.carries)} yourself, None for the first batch"
+        )
 
 
 def chosen_method(method: Method, generator: Generator) -> Method | None:

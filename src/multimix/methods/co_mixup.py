@@ -1,6 +1,5 @@
 """Co-Mixup (Kim et al., 2021) with K priors: many samples mixed jointly, salient and unlike each other."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +9,7 @@ from typing import get_args
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_share, checked_saliency
+from ..checks import check_choice, check_share, checked_saliency, is_number, is_whole
 from ..group_plan import GroupPlan
 from ..path import Sampler, check_path_options, sample_path
 from ..plan import Plan
@@ -28,7 +27,8 @@ from ..solvers.comixup import (
 )
 from ..solvers.compiled import Backend
 from ..solvers.terms import block_saliency
-from .base import CleanScale, Method, PathMethod
+from .base import CleanScale, Method
+from .pair import PathMethod
 from .puzzle_mix import Blocks, checked_blocks
 
 
@@ -96,14 +96,17 @@ class CoMixup(PathMethod):
         check_share("omega", self.omega)
         for name in ("beta", "gamma", "eta", "tau", "clean_weight"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            if not is_number(value) or value < 0:
                 raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
         for name, least in (("part", 1), ("window", 1), ("stride", 1), ("sweeps", 1), ("descent", 0), ("threads", 1)):
             value = getattr(self, name)
             if name == "threads" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not is_whole(value) or value < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        for name in ("soft_labels", "resolve"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.part > MOST_INPUTS:
             raise ValueError(f"part must be at most {MOST_INPUTS}, got {self.part}")
         for name, kind in (

@@ -11,7 +11,7 @@ from ..checks import check_choice, check_spatial
 from ..geometry.fourier import Spectrum, grey_field
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

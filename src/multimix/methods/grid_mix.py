@@ -11,7 +11,7 @@ from ..checks import check_spatial
 from ..geometry.grid import cropped_grid, hole_masks
 from ..options import Range, checked_range
 from ..plan import MaskPlan, PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

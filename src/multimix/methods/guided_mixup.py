@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from ..checks import check_choice, check_spatial, checked_saliency
 from ..geometry.translated import blurred, soft_shares, with_mean_1
 from ..plan import MaskPlan, PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 from .sage import check_blur
 
 Pairing = Literal["far", "random"]
@@ -66,13 +66,16 @@ class GuidedMixup(PairMethod):
 
 def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     """``partner [B]``: one cycle through the batch, from the two ``maps [B, …]`` that are farthest apart on, each followed by
-    the farthest of those that are left; distances are Euclidean.
+    the farthest of those that are left, by their Euclidean distance.
 
     Maps that are equally far are taken in a random order. Nobody is its own partner in a batch of two or more.
     """
     order = torch.randperm(len(maps), generator=generator)
     flat = maps.flatten(1)[order.to(maps.device)].double()
-    far = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist").cpu().fill_diagonal_(-1.0)
+    flat = flat - flat.mean(0)  # the squares below then lose no digits to what all maps have in common
+    products = flat @ flat.T
+    squares = products.diagonal()
+    far = (squares + squares.unsqueeze(1) - 2 * products).cpu().fill_diagonal_(-1.0)
     here = first = int(far.argmax()) // len(maps)
     partner = torch.empty(len(maps), dtype=torch.int64)
     for _ in range(len(maps) - 1):

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..plan import PairPlan, SharePlan
-from .base import PairMethod
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from ..checks import check_share
 from ..generator import resolved
 from ..mix_block import MixBlock
-from ..plan import PairPlan
+from ..plan import PairPlan, Plan
 from .base import Method
 
 Item = TypeVar("Item")
@@ -89,6 +89,13 @@ class OneOf(Method):
     def clean_weight(self) -> float:
         """The largest of all methods'; a batch gets that of the method drawn for it."""
         return max(method.clean_weight for method in self.methods)
+
+    def carried(self, plan: Plan, x: Tensor, target: Tensor, logits: Tensor) -> Mapping[str, Tensor]:
+        """Of a batch that no method was drawn for: what those that remember keep of it."""
+        kept: dict[str, Tensor] = {}
+        for method in self.methods:
+            kept |= method.carried(plan, x, target, logits)
+        return kept
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         assert self.probabilities is not None

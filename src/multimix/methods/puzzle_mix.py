@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..adversarial import adversarial_noise
-from ..checks import check_choice, check_share, checked_noise, checked_saliency
+from ..checks import check_choice, check_share, checked_noise, checked_saliency, is_number, is_whole
 from ..generator import resolved
 from ..geometry.blocks import BlockPlan, cut_finer, spread
 from ..logits import Output
@@ -21,7 +21,8 @@ from ..solvers.compiled import Backend
 from ..solvers.energy import LabelCost
 from ..solvers.graphcut import MOST_BLOCKS, check_labels_option, solve_masks
 from ..solvers.terms import OutOfRange, block_saliency, cut_terms, slack_of
-from .base import CleanScale, Method, PairMethod, Prepared
+from .base import CleanScale, Method, Prepared
+from .pair import PairMethod
 
 Transport = Literal["exact", "reference", "none"]
 Blocks = int | tuple[int, int]
@@ -94,13 +95,13 @@ class PuzzleMix(PairMethod):
             check_choice(name, getattr(self, name), get_args(kind))
         for name in ("beta", "gamma", "eta", "transport_eps", "clean_weight", "adv_eps"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            if not is_number(value) or value < 0:
                 raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
         if self.adv_eps > 255:
             raise ValueError(f"adv_eps counts in 255ths of the pixels' range, so it must lie in 0 … 255, got {self.adv_eps!r}")
         for name, least in (("neighbourhood", 1), ("transport_size", 1), ("threads", 1)):
             value, optional = getattr(self, name), name != "neighbourhood"
-            if not (optional and value is None) and not (isinstance(value, int) and value >= least):
+            if not (optional and value is None) and not (is_whole(value) and value >= least):
                 none = ", or None" if optional else ""
                 raise ValueError(f"{name} must be a whole number, at least {least}{none}, got {value!r}")
         check_labels_option(self.labels, self.cost)
@@ -155,7 +156,7 @@ class PuzzleMix(PairMethod):
             output=output,
         )
         maps = {"noise": noise} if "saliency" in given else {"noise": noise, "saliency": clean.saliency}
-        return Prepared(maps, clean.loss if self.clean_weight > 0 else None)
+        return Prepared(maps, clean.loss, clean.logits) if self.clean_weight > 0 else Prepared(maps)
 
     def build(
         self,

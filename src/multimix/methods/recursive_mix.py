@@ -1,7 +1,6 @@
 """RecursiveMix (Yang et al., 2022): the batch mixed before, made small, in K boxes around one centre."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -9,15 +8,17 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_share, check_spatial
+from ..checks import check_choice, check_share, check_spatial, is_number
 from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ..geometry.pasted import PastedPlan, fitted
 from ..geometry.resized import Resize
 from ..hooks import named_layer, unwrapped
+from ..logits import Output
 from ..path import Sampler, check_path_options, checked_path, sample_path
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..roi import roi_mean
-from .base import PathMethod, unmixed_plan
+from .base import Prepared, unmixed_plan
+from .pair import PathMethod
 
 Keep = Literal["first", "middle", "last", "random"]
 HISTORY = ("history_x", "history_target", "history_logits")
@@ -38,7 +39,7 @@ class RecursiveMix(PathMethod):
 
     name = "recursivemix"
     aliases = ("recursive_mix", "rm")
-    published = MappingProxyType({"alpha": "area", "interpolate_mode": "resize"})
+    published = MappingProxyType({"aug_alpha": "area", "alpha": "area", "interpolate_mode": "resize", "aug_omega": "omega"})
     area: float = 0.5
     sampler: Sampler = "iid"
     per_pair: bool = False
@@ -56,10 +57,13 @@ class RecursiveMix(PathMethod):
         check_share("area", self.area)
         for name, kind in (("box", Fit), ("grid", Grid), ("resize", Resize), ("keep", Keep)):
             check_choice(name, getattr(self, name), get_args(kind))
-        if isinstance(self.omega, bool) or not isinstance(self.omega, int | float) or not 0 <= self.omega < math.inf:
+        if not is_number(self.omega) or self.omega < 0:
             raise ValueError(f"omega must be finite and at least 0, got {self.omega!r}")
         if (self.features is None) != (self.head is None):
             raise ValueError(f"features and head are named together or not at all, got {self.features!r} and {self.head!r}")
+        for name in ("features", "head"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be the name of a layer, got {getattr(self, name)!r}")
 
     @property
     def accepts(self) -> tuple[str, ...]:
@@ -73,6 +77,20 @@ class RecursiveMix(PathMethod):
     @property
     def watches(self) -> str | None:
         return self.features if self.omega > 0 else None
+
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        if self.watches is not None and self.head is not None:
+            named_layer(unwrapped(model)[0], self.head)  # else it would be missed at the second batch only
+        return Prepared({})
 
     def draw(
         self,
@@ -90,6 +108,8 @@ class RecursiveMix(PathMethod):
                 raise TypeError("RecursiveMix.plan needs history_x= and history_target= together, or no history at all")
             return unmixed_plan(x)
         _check_history(x, history_x, history_target, history_logits)
+        if self.watches is not None and history_logits is None:
+            raise TypeError("RecursiveMix.plan needs history_logits= for its consistency term; omega=0 leaves the term out")
         batch, size, rows = len(x), x.shape[2:], len(x) if self.per_pair else 1
         if lam is None:
             lam = self.area * sample_path(self.k, 1.0, rows=rows, sampler=self.sampler, generator=generator)
@@ -126,8 +146,7 @@ class RecursiveMix(PathMethod):
             raise ValueError(
                 f"layer {self.features!r} must put out [B, C, *places] with {len(plan.size)} axes of places, got {got}"
             )
-        if plan.history_logits is None:
-            return features.new_zeros(())
+        assert plan.history_logits is not None
         logits = self._judged(named_layer(unwrapped(model)[0], self.head), roi_mean(features, plan.low, plan.high, plan.size))
         expected = plan.history_logits.softmax(-1).repeat(plan.k, 1)
         if logits.shape != expected.shape:

@@ -1,9 +1,8 @@
 """ResizeMix (Qin et al., 2020): the whole partner, made small, in K boxes around one point."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from torch import Generator, Tensor
 
@@ -11,10 +10,8 @@ from ..checks import check_choice, check_spatial
 from ..geometry.boxes import Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
 from ..options import Range, between, checked_range
-from ..pairing import random_partner
-from ..path import sample_path
 from ..plan import PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 Place = Literal["anywhere", "shift", "clip"]
 
@@ -46,22 +43,9 @@ class ResizeMix(PairMethod):
         check_choice("grid", self.grid, get_args(Grid))
         check_choice("resize", self.resize, get_args(Resize))
 
-    def draw(
-        self,
-        x: Tensor,
-        *,
-        generator: Generator,
-        partner: Tensor | None = None,
-        lam: Tensor | Sequence[float] | None = None,
-        **given: Any,
-    ) -> PairPlan:
-        if lam is None and self.scale is not None:
-            if partner is None:
-                partner = random_partner(len(x), derange=self.derange, generator=generator)
-            rows = len(x) if self.per_pair else 1
-            path = sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
-            lam = between(self.scale, path) ** (x.ndim - 2)
-        return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
+    def path(self, x: Tensor, generator: Generator) -> Tensor:
+        path = super().path(x, generator)
+        return path if self.scale is None else between(self.scale, path) ** (x.ndim - 2)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "ResizeMix")

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_share, check_spatial, checked_saliency
+from ..checks import check_choice, check_share, check_spatial, checked_saliency, is_number, is_whole
 from ..geometry.translated import (
     TranslatedPlan,
     best_shift,
@@ -22,8 +22,10 @@ from ..geometry.translated import (
 )
 from ..logits import Output
 from ..plan import PairPlan
-from ..saliency import clean_pass
-from .base import PairMethod, Prepared
+from ..precision import working
+from ..saliency import clean_logits, clean_pass
+from .base import CleanScale, Prepared
+from .pair import PairMethod
 
 SaliencyMode = Literal["train", "eval"]
 
@@ -49,7 +51,6 @@ class SAGE(PairMethod):
             "rand_pos": "positions",
             "kernel_size": "blur_size",
             "eval_mode": "saliency_mode",
-            "prob_mix": "p",
         }
     )
     bound: float = 0.6
@@ -87,6 +88,10 @@ class SAGE(PairMethod):
     def clean_weight(self) -> float:
         return 1 - self.update_ratio
 
+    @property
+    def clean_scale(self) -> CleanScale:
+        return "loss"
+
     def prepare(
         self,
         model: nn.Module,
@@ -97,12 +102,12 @@ class SAGE(PairMethod):
         output: Output | None = None,
         given: Collection[str] = (),
     ) -> Prepared:
-        if "saliency" in given and self.update_ratio == 1:
-            return Prepared({})
+        if "saliency" in given:
+            return Prepared({}, logits=clean_logits(model, x, output) if self.update_ratio < 1 else None)
         clean = clean_pass(model, x, y, training=self.saliency_mode == "train", output=output)
-        gradient = clean.gradient if clean.gradient.dtype == torch.float64 else clean.gradient.float()
-        maps = {} if "saliency" in given else {"saliency": gradient.abs().mean(1)}
-        return Prepared(maps, clean.loss if self.update_ratio < 1 else None)
+        return Prepared(
+            {"saliency": working(clean.gradient).abs().mean(1)}, logits=clean.logits if self.update_ratio < 1 else None
+        )
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
         check_spatial(x, "SAGE")
@@ -124,7 +129,7 @@ class SAGE(PairMethod):
 
 def check_blur(length: int, sigma: float) -> None:
     """Raise one sentence unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
-    if not isinstance(length, int) or length < 1 or length % 2 == 0:
+    if not is_whole(length) or length < 1 or length % 2 == 0:
         raise ValueError(f"blur_size must be an odd number of places, 1 for no blur, got {length!r}")
-    if not isinstance(sigma, int | float) or not 0 < sigma < math.inf:
+    if not is_number(sigma) or sigma <= 0:
         raise ValueError(f"blur_sigma must be finite and above 0, got {sigma!r}")

@@ -10,14 +10,15 @@ from typing import get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_finite, checked_saliency
+from ..checks import check_choice, check_finite, checked_saliency, is_whole
 from ..geometry.points import PointPlan, check_points, checked_order, drawn_points, kernel_shares, reordered, taken
 from ..logits import Output
 from ..plan import PairPlan
 from ..saliency import CleanLoss, clean_pass, root_mean_square
 from ..solvers.compiled import Backend
 from ..solvers.point_assignment import Matching, matched_points
-from .base import PairMethod, Prepared
+from .base import Prepared
+from .pair import PairMethod
 
 SMALLEST_SIGMA = 1e-6
 
@@ -56,7 +57,7 @@ class SageMix(PairMethod):
             raise ValueError(f"sigma must be at least {SMALLEST_SIGMA:g}, got {self.sigma!r}")
         if not isinstance(self.eps, Real) or not 0 < self.eps < math.inf:
             raise ValueError(f"eps must be finite and above 0, got {self.eps!r}")
-        if self.threads is not None and not (isinstance(self.threads, int) and self.threads >= 1):
+        if self.threads is not None and not (is_whole(self.threads) and self.threads >= 1):
             raise ValueError(f"threads must be a whole number, at least 1, or None, got {self.threads!r}")
 
     @property

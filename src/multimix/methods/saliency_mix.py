@@ -12,7 +12,7 @@ from ..fine_saliency import fine_saliency, peaks
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
 from ..options import checked_numbers
 from ..plan import PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 SaliencyMap = Literal["fine", "gradient"]
 

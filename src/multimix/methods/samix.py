@@ -1,28 +1,25 @@
 """SAMix (Li et al., 2021): K masks from a network that learns where to show whom, beside the model and from a slow copy of it."""
 
-import math
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_share, check_spatial
-from ..hooks import unwrapped
-from ..logits import Output, logits_of
+from ..checks import check_choice, check_share, check_spatial, is_number
+from ..logits import Output
 from ..loss import soft_cross_entropy
 from ..mix_block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
 from ..mixing import mix
 from ..pairing import random_partner
 from ..path import sample_path
 from ..plan import MaskPlan, PairPlan, even_mask
-from ..saliency import _with_own_buffers
+from ..saliency import check_classes, clean_logits
 from ..target import soft_target
-from .base import CleanScale, PairMethod, Prepared
+from .base import CleanScale, Prepared
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +72,11 @@ class SAMix(PairMethod):
             raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
         for name in ("rescale_p", "mask_slack"):
             check_share(name, getattr(self, name))
-        if not isinstance(self.margin, int | float) or not 0 <= self.margin <= 0.5:
+        if not is_number(self.margin) or not 0 <= self.margin <= 0.5:
             raise ValueError(f"margin must lie in 0 … 0.5, got {self.margin!r}")
         for name in ("clean", "mask_weight", "variance_weight", "eta"):
             value = getattr(self, name)
-            if not (name == "eta" and value is None) and not (isinstance(value, int | float) and 0 <= value < math.inf):
+            if not (name == "eta" and value is None) and not (is_number(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
         check_choice("mask_average", self.mask_average, get_args(Average))
 
@@ -98,12 +95,11 @@ class SAMix(PairMethod):
 
     @property
     def clean_weight(self) -> float:
-        """1 if there is anything beside the mixed loss: its parts have weights of their own."""
-        return 1.0 if self.train_block or self.clean > 0 else 0.0
+        return self.clean
 
     @property
     def clean_scale(self) -> CleanScale:
-        return "plain"
+        return "loss"
 
     def prepare(
         self,
@@ -116,20 +112,17 @@ class SAMix(PairMethod):
         given: Collection[str] = (),
     ) -> Prepared:
         assert isinstance(self.block, MaskNetwork)
-        terms: list[Tensor] = []
         told: dict[str, Tensor] = {}
         if self.train_block or "features" not in given:
             told["features"] = self.block.features(x)
-        if self.train_block:
-            terms.append(self.block_loss(x, y, told["features"], generator=generator, output=output))
-        if self.clean > 0:
-            terms.append(self.clean * _clean_loss(model, x, y, output))
-        return Prepared(told, sum(terms[1:], start=terms[0]) if terms else None)
+        own = self.block_loss(x, y, told["features"], generator=generator, output=output) if self.train_block else None
+        return Prepared(told, logits=clean_logits(model, x, output) if self.clean > 0 else None, own=own)
 
     def block_loss(self, x: Tensor, y: Tensor, features: Tensor, *, generator: Generator, output: Output | None = None) -> Tensor:
         """What the block learns from, on one draw (π, ρ) of its own; gradients reach nothing but the block."""
         assert isinstance(self.block, MixBlock)
         check_spatial(x, "SAMix")
+        check_classes(y, "the block of SAMix", "for others use a trained block and train_block=False")
         partner = random_partner(len(x), derange=self.derange, generator=generator)
         rho = 1 - sample_path(1, self.alpha, rows=len(x) if self.per_pair else 1, generator=generator)
         mask = self.block.masks(features, partner, rho, x.shape[2:], learning=True)[0]
@@ -174,13 +167,3 @@ class LearnedPlan(MaskPlan):
 
 def _wide(values: Tensor, like: Tensor) -> Tensor:
     return values.to(like.device).reshape(*values.shape, *[1] * (like.ndim - 2))
-
-
-def _clean_loss(model: nn.Module, x: Tensor, y: Tensor, output: Output | None) -> Tensor:
-    """The mean cross-entropy of the clean batch in the model's own mode, with its graph."""
-    core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
-    run = partial(_with_own_buffers, core) if "torch._dynamo" in sys.modules else core
-    logits = logits_of(run(x.clone()), output)  # a copy, because a first layer may work in place
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    target = soft_target(y, logits.shape[1] if y.ndim == 1 and not y.is_floating_point() else None)
-    return soft_cross_entropy(logits, target.to(logits.dtype))

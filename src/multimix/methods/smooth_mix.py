@@ -12,10 +12,8 @@ from ..checks import check_spatial
 from ..geometry.boxes import random_center
 from ..geometry.bump import bump_masks, sharpness
 from ..options import Range, between, checked_range
-from ..pairing import checked_partner, random_partner
-from ..path import sample_path
 from ..plan import MaskPlan, PairPlan
-from .base import PairMethod
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +43,9 @@ class SmoothMix(PairMethod):
     ) -> PairPlan:
         if lam is not None or self.width is None:
             return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
-        if partner is None:
-            partner = random_partner(len(x), derange=self.derange, generator=generator)
-        else:
-            partner = checked_partner(partner, len(x))
-        rows = len(x) if self.per_pair else 1
-        path = sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
-        width = between(checked_range("width", self.width, 0, math.inf), path)
-        center = self._center(x, rows, generator)
-        return self._plan(x, partner, 0.5 / width.square(), center)
+        partner = self.pairs(x, partner, generator)
+        width = between(checked_range("width", self.width, 0, math.inf), self.path(x, generator))
+        return self._plan(x, partner, 0.5 / width.square(), self._center(x, width.shape[1], generator))
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         center = self._center(x, self.rows(x, lam), generator)

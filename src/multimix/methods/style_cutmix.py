@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_choice, check_share
+from ..checks import check_choice, check_share, is_number
 from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ..geometry.styled import StyledBoxPlan
 from ..logits import Output
@@ -55,7 +55,7 @@ class StyleCutMix(StyleMethod):
             check_share("gamma", self.gamma)
         for name in ("gamma_alpha", "delta"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < float("inf"):
+            if not is_number(value) or value <= 0:
                 raise ValueError(f"{name} must be finite and above 0, got {value!r}")
         if self.distances is not None and not isinstance(self.distances, ClassDistances):
             object.__setattr__(self, "distances", ClassDistances(self.distances))
@@ -110,9 +110,9 @@ class StyleCutMix(StyleMethod):
             return sample_path(1, self.gamma_alpha, rows=rows, generator=generator)[0]
         if self.gamma == "auto":
             assert isinstance(self.distances, ClassDistances)
-            assert label is not None
-            if len(label) != len(partner):
-                raise ValueError(f"label must have one row per sample, {len(partner)}, got shape {list(label.shape)}")
+            if not isinstance(label, Tensor) or label.ndim == 0 or len(label) != len(partner):
+                got = f"shape {list(label.shape)}" if isinstance(label, Tensor) else type(label).__name__
+                raise ValueError(f"label must be a tensor with one row per sample, {len(partner)}, got {got}")
             label = label.cpu()
             return torch.tanh(self.distances.between(label, label[partner]) / self.delta)
         return torch.full((1,), float(self.gamma), dtype=torch.float64)

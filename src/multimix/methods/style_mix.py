@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_share
+from ..checks import check_share, is_whole
 from ..geometry.styled import StyledPlan, feature_weights
 from ..options import checked_numbers
 from ..path import checked_path, sample_path
 from ..plan import PairPlan
 from ..style import EncoderDecoder, StylePair, StyleSpace, check_pair
 from ..style_small import NewPair
-from .base import Method, PairMethod
+from .base import Method
+from .pair import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class StyleMethod(PairMethod):
             raise ValueError(f"std must be positive, got {self.std!r}")
         object.__setattr__(self, "std", std)
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
-        if self.side is not None and (isinstance(self.side, bool) or not isinstance(self.side, int) or self.side < 1):
+        if self.side is not None and (not is_whole(self.side) or self.side < 1):
             raise ValueError(f"side must be a whole number of pixels, at least 1, or None to keep the size, got {self.side!r}")
 
     @property

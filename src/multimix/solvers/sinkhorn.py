@@ -26,7 +26,8 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
         v = -math.log(m) - _log_sums(by_column, u, column_work)
         if float((u - before).abs().sum(1).mean()) * eps < tolerance:
             break
-    return (by_row + u.unsqueeze(2) + v.unsqueeze(1)).exp()
+    # The last v, exactly: as the exponential of a sum of large numbers the sums of columns would be off by per cents.
+    return (by_column + u.unsqueeze(1)).softmax(2).transpose(1, 2) / m
 
 
 def _log_sums(logs: Tensor, potential: Tensor, work: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import copy
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy
 import pytest
@@ -12,11 +12,14 @@ from accelerate import Accelerator
 from torch import nn
 
 import multimix as mm
+import recursive_oracle
 from multimix.generator import seeded
 from multimix.hooks import MixPoints
 from multimix.lab.data import Augment, Images, Loader, Normalise
 from multimix.lab.evaluators.gradient_norm import gradient_norms
 from multimix.lab.training.step import MIXING, update
+from multimix.mix_block import NewBlock
+from recursive_oracle import PooledNet
 from trial import PUZZLE, DropNet, PlainNet, settings
 
 AUGMENT = Augment([Normalise((0.3,), (0.4,))])
@@ -71,6 +74,62 @@ def test_values_are_those_of_the_first_updates_of_a_training(method, loss):
             chosen = settings(method=type(method)(**{**vars(method), "k": row.k}), loss=loss)
             measured = update(accelerator, model, optimizer, chosen, [(x, y)], (2, 0, step))
             assert row.values[step] == pytest.approx(float(measured.numbers[2]), rel=1e-5)
+
+
+@pytest.mark.parametrize("keep", ["middle", "random"])
+def test_with_a_history_values_are_those_of_updates_after_the_first(keep):
+    """The first batch has none and is not measured; later ones have that of the batch before, also in another epoch."""
+    net, samples = network(PooledNet), split()
+    method = mm.RecursiveMix(keep=keep, features="stage2", head="head", omega=3.0)
+    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=4, batch=5, seed=2)
+    loader = Loader(samples, AUGMENT, batch=5, seed=2)  # two batches an epoch
+    batches = [((2, epoch, step), x, y) for epoch in range(3) for step, (x, y) in enumerate(loader.epoch(epoch))][:5]
+    rows = []
+    for row in found.rows:
+        carried, expected = (), []
+        for key, x, y in batches:
+            accelerator, trained = Accelerator(cpu=True), copy.deepcopy(net)
+            model, optimizer = accelerator.prepare(trained, torch.optim.SGD(trained.parameters(), lr=0.1))
+            measured = update(accelerator, model, optimizer, settings(method=replace(method, k=row.k)), [(x, y)], key, carried)
+            carried = measured.carried
+            expected.append(float(measured.numbers[2]))
+            rows.append(int(measured.numbers[3]))
+        assert row.values == pytest.approx(expected[1:], rel=1e-5)
+    assert rows == [5] * 5 + [5] + [15] * 4, "mixed K times but for the first"
+
+
+def test_networks_of_the_method_are_those_of_an_update_and_stay_as_they_were():
+    net, samples = network(), split()
+    method = mm.SAMix(block=NewBlock("stage1")).fitted(net, torch.randn(4, 1, 8, 8))
+    nn.init.normal_(method.block.value_out.weight, std=5.0)  # masks that differ from place to place
+    before = copy.deepcopy(method.block.state_dict())
+    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=2, batch=6, seed=2)
+    assert all(torch.equal(value, before[name]) for name, value in method.block.state_dict().items())
+    assert all(weight.grad is None for weight in method.block.parameters())
+    for step, (x, y) in enumerate(Loader(samples, AUGMENT, batch=6, seed=2).epoch(0)):
+        for row in found.rows:
+            accelerator, trained = Accelerator(cpu=True), copy.deepcopy(net)
+            model, optimizer = accelerator.prepare(trained, torch.optim.SGD(trained.parameters(), lr=0.1))
+            chosen = settings(method=copy.deepcopy(replace(method, k=row.k)))
+            measured = update(accelerator, model, optimizer, chosen, [(x, y)], (2, 0, step))
+            assert row.values[step] == pytest.approx(float(measured.numbers[2]), rel=1e-5)
+
+
+def test_with_a_history_by_hand():
+    """K = 1, plain loops: the second batch with all of the first made smaller in a box."""
+    net, samples, method = network(PlainNet), split(), mm.RecursiveMix(area=1.0)
+    found = gradient_norms(net, method, samples, AUGMENT, ks=(1,), batches=1, batch=6, seed=3)
+    (x_1, y_1), (x_2, y_2) = Loader(samples, AUGMENT, batch=6, seed=3).epoch(0)
+    generator = seeded(MIXING, 3, 0, 1, 0)
+    edges = recursive_oracle.boxes(mm.sample_path(1, 1.0, generator=generator)[0].tolist(), 6, 6, (8, 8), generator)[0]
+    mixed, shares = recursive_oracle.pasted(x_2, x_1, edges)
+    assert min(shares) > 0.1
+    total = 0.0
+    for i, share in enumerate(shares):
+        target = (1 - share) * torch.eye(10)[y_2[i]] + share * torch.eye(10)[y_1[i]]
+        total = total - (target * net(mixed[i : i + 1])[0].log_softmax(0)).sum() / 6
+    expected = sum(float((grad.double() ** 2).sum()) for grad in torch.autograd.grad(total, list(net.parameters())))
+    assert found.rows[0].values == pytest.approx((expected,), rel=1e-4)
 
 
 def test_the_mean_falls_with_k_as_it_must():

@@ -114,7 +114,10 @@ class Best:
 
     def doing(self, what): ...
 
-    def between(self, updates, state, stopping): ...
+    def due(self, updates):
+        return False
+
+    def between(self, updates, state, due): ...
 
     def epoch(self, history):
         self.last = copy.deepcopy(self.training.network)

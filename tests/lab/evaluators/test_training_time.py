@@ -16,6 +16,7 @@ from multimix.lab.evaluators import k_figures, training_time
 from multimix.lab.evaluators.gradient_norm import gradient_norms
 from multimix.lab.evaluators.k_figures import norm_figures, time_figures
 from multimix.lab.evaluators.training_time import training_times
+from multimix.mix_block import MixBlock, NewBlock
 from trial import PUZZLE, DropNet
 
 AUGMENT = Augment([Normalise((0.3,), (0.4,))])
@@ -83,6 +84,20 @@ def test_medians_quartiles_and_paired_ratios(laps):
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["rows"][0]["k"] == 1
 
 
+def test_what_is_remembered_is_there_before_the_clock_counts(laps):
+    """The first batch of a method with a history is not mixed, so that is one more unmeasured turn; then all K rows are seen."""
+    shown, read = laps
+    shown += [(100, 100)] * 3 + [(50, 50)] * 3  # made a history, then warmed up
+    # The turns begin with another K each: 5 1 3, then 1 3 5.
+    shown += [(20, 9), (4, 2), (8, 8), (3, 4), (9, 4), (12, 12)]
+    seen = []
+    found = training_times(Rows(seen), mm.RecursiveMix(k=7), split(), AUGMENT, ks=(1, 3, 5), repeats=2, batch=4)
+    assert seen == [4, 4, 4, 12, 20, 4, 20, 4, 12, 4, 12, 20]
+    assert read == ["start", "stop"] * 12
+    assert [row.seconds.values for row in found.rows] == [(4, 3), (8, 9), (20, 12)]
+    assert found.repeats == 2
+
+
 def test_a_clock_that_stands_still_gives_no_ratio(laps):
     laps[0].extend([(0, 0)] * 8)
     found = training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(1, 2), repeats=3, batch=4)
@@ -107,6 +122,23 @@ def test_the_optimiser_steps_inside_the_clock(laps, monkeypatch):
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self: read.append(has_gradients(self)) or step(self))
     training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(1, 2), repeats=1, batch=4)
     assert read == ["start", "all", "stop"] * 4
+
+
+def test_networks_that_learn_beside_are_inside_the_clock(laps, monkeypatch):
+    shown, read = laps
+    shown += [(1, 1)] * 4
+    torch.manual_seed(5)
+    net = DropNet()
+    method = mm.SAMix(block=NewBlock("stage1")).fitted(net, torch.randn(4, 1, 8, 8))
+    nn.init.normal_(net.head[2].weight)  # which its slow copy would now follow
+    before = copy.deepcopy(method.block.state_dict())
+    count = len([*net.parameters(), *method.block.parameters_to_train()])
+    step, follow = torch.optim.SGD.step, MixBlock.update
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda self: read.append(len(self.param_groups[0]["params"])) or step(self))
+    monkeypatch.setattr(MixBlock, "update", lambda self, model: read.append("follow") or follow(self, model))
+    training_times(net, method, split(), AUGMENT, ks=(1, 2), repeats=1, batch=4)
+    assert read == ["start", count, "follow", "stop"] * 4
+    assert all(torch.equal(value, before[name]) for name, value in method.block.state_dict().items())
 
 
 def has_gradients(optimizer):

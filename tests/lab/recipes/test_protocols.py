@@ -1,11 +1,16 @@
 """The facts of the protocols at paper scale, and the sizes of the reduced ones, typed again from the specification."""
 
-import pytest
+from dataclasses import replace
 
+import pytest
+import torch
+
+import multimix as mm
 from multimix.lab.nets import network
-from multimix.lab.recipes import SCALES, recipe
+from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.training.settings import Optimizer
+from multimix.mix_block import NewBlock
 
 
 def arm(name, arm, k=1, scale="paper"):
@@ -55,6 +60,51 @@ def test_methods_on_cifar100():
     assert (puzzle.k, puzzle.labels, puzzle.eta, puzzle.beta, puzzle.gamma, puzzle.neighbourhood) == (5, 3, 0.2, 1.2, 0.5, 4)
     assert (puzzle.transport_size, puzzle.transport_eps, puzzle.clean_weight, puzzle.adv_p) == (4, 0.8, 0, 0)
     assert puzzle.std == pytest.approx([68.2 / 255, 65.4 / 255, 70.4 / 255])
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_consistency_term_asks_the_head_about_what_it_is_given(name, scale):
+    """RecursiveMix as published, where a layer puts out what the head takes the mean of: for the whole image it is the model."""
+    settings = arm(name, "recursivemix", scale=scale)
+    method = settings.method
+    if settings.network.name.startswith("vgg"):
+        assert method.watches is None
+        return
+    made = settings.network.built(settings.data.entry().classes, 3)
+    seen = []
+    made.get_submodule(method.features).register_forward_hook(lambda *of: seen.append(of[2]))
+    x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = made(x)
+        torch.testing.assert_close(made.get_submodule(method.head)(seen[0].mean((2, 3))), logits)
+    assert method.area == 0.5
+    assert method.omega == (0.5 if name == "imagenet" else 0.1)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "speech"])
+def test_alignment_has_something_after_it(name):
+    """If only the mean over places followed, it would not matter to which places the partner is brought."""
+    settings = arm(name, "alignmixup", scale="small")
+    made = settings.network.built(settings.data.entry().classes, 3).eval()
+    (layer,) = settings.method.layers
+    x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+    def mixed(moved):
+        change = made.get_submodule(layer).register_forward_hook(lambda *of: (of[2] + moved(of[2].flip(0))) / 2)
+        with torch.no_grad(), change:
+            return made(x)
+
+    assert (mixed(lambda z: z.roll((1, 2), (2, 3)).flip(3)) - mixed(lambda z: z)).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("preact_resnet18", (0.5, 0.7)), ("wrn16_8", (0.7, 0.5)), ("resnext29_4_24", (0.7, 0.5))],
+)
+def test_sage_on_cifar100(name, options):
+    method = arm(f"cifar100_{name}", "sage").method
+    assert (method.bound, method.update_ratio) == options
 
 
 def test_tiny_imagenet():
@@ -123,6 +173,15 @@ def test_phases_of_imagenet(scale, epochs, expected):
         assert (plain.batch, plain.method.clean_weight) == (expected[0], 0)
 
 
+@pytest.mark.parametrize("method", [mm.SAGE(update_ratio=0.7), mm.SAMix(block=NewBlock("stage3"))], ids=str)
+def test_a_clean_loss_that_belongs_to_the_method_lasts_through_all_phases(method):
+    """The protocol ends that of Puzzle Mix and Co-Mixup; where it follows from other options there is nothing to set."""
+    settings = replace(recipe("imagenet").settings("paper"), method=method)
+    assert method.clean_weight > 0
+    assert [settings.in_epoch(epoch).method for epoch in (0, 15, 40, 99)] == [method] * 4
+    assert settings.in_epoch(40).batch == 448
+
+
 @pytest.mark.parametrize(("name", "epochs"), [("preact_resnet18", 10), ("wrn16_8", 8), ("resnext29_4_24", 6)])
 def test_small_cifar100(name, epochs):
     settings = recipe(f"cifar100_{name}").settings("small")
@@ -184,3 +243,22 @@ def test_the_figures_train_what_the_table_trains(scale):
     for name in ("effect_of_k", "gradient_norm"):
         assert arm(name, "puzzlemix", 5, scale).digest() == arm(table.name, "puzzlemix", 5, scale).digest()
     assert arm("batch_strategies", "puzzlemix", 5, scale) == arm("cifar100_resnext29_4_24", "puzzlemix", 5, scale)
+
+
+def test_batch_augmentation_needs_samples_that_are_augmented():
+    with pytest.raises(ValueError, match="^batch augmentation shows augmented samples, and the recipe on speech_commands_v1"):
+        arm("speech", "batch_augmentation")
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "kappa", "rescale_p"),
+    [
+        ("cifar100_preact_resnet18", "stage3", 0.25, 0.25),
+        ("cifar100_wrn16_8", "stage2", 0.25, 0.25),
+        ("cifar100_resnext29_4_24", "stage2", 0.25, 0.25),
+        ("tiny_imagenet", "stage3", None, 0.0),
+    ],
+)
+def test_samix_looks_at_the_last_stage_but_one(name, layer, kappa, rescale_p):
+    method = arm(name, "samix").method
+    assert (method.block.layer, method.block.kappa, method.rescale_p) == (layer, kappa, rescale_p)

@@ -1,5 +1,6 @@
 """The page of real trainings on the digits: everything in it, nothing loaded, whole at every width."""
 
+import re
 import shutil
 
 import pytest
@@ -17,7 +18,7 @@ RECIPES = {"trial": RECIPE}
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    for method, k in (("none", 1), ("mixup", 1), ("mixup", 3), ("manifoldmix", 2)):
+    for method, k in (("none", 1), ("mixup", 1), ("mixup", 3), ("manifoldmix", 2), ("recursivemix", 2)):
         train(planned(RECIPE, scale="smoke", method=method, k=k, seeds=(0, 1)), data=".", out=folder, note=lambda _: None)
     assert main(["evaluate", str(folder), "--data", "."]) == 0
     words = ["--on", "gradient_norm", "corruption", "--ks", "1", "2", "--batches", "2", "--corruptions", "blur"]
@@ -37,6 +38,7 @@ def test_all_parts_are_there(written):
     for section in (*sections, "Mixed samples of these runs", "Runs", "Settings", "Environment", "Cost: equal steps"):
         assert f">{section}" in page, section
     assert "mixup K = 3, seed 0, first update" in page
+    assert re.search(r"recursivemix K = 2, seed 0, second update: [^<]* its partner, of the update before", page)
     assert 'href="#settings"' in page
     assert 'id="settings"' in page
     assert "schedule.rate" in page
@@ -98,7 +100,10 @@ def test_data_that_are_not_there_leave_samples_out(results, tmp_path, capsys, mo
     monkeypatch.setattr("multimix.lab.evaluation.subject.splits_of", gone)
     (found,) = reports([results], out=tmp_path, data="nowhere", recipes=RECIPES)
     assert "Mixed samples" not in found.page.read_text()
-    assert "no mixed samples of none, mixup K = 1, mixup K = 3, manifoldmix K = 2: data must be" in capsys.readouterr().err
+    assert (
+        "no mixed samples of none, mixup K = 1, mixup K = 3, manifoldmix K = 2, recursivemix K = 2: data must be"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_is_no_study(results, tmp_path, capsys):

@@ -25,9 +25,21 @@ PLANS = [
     {"method": "batch_augmentation", "k": 2},
     {"method": "large_batch", "k": 2, "changes": {"epochs": "6"}},
     {"method": "batch_augmentation_mixup", "k": 2, "changes": {"loss": "softmax_bce", "optimizer.weight_decay": "0.01"}},
+    {
+        "method": "recursivemix",
+        "k": 3,
+        "changes": {
+            "network.name": "recursive_oracle:PooledNet",
+            "method.features": "stage2",
+            "method.head": "head",
+            "method.keep": "random",
+            "accumulate": "2",
+        },
+    },
 ]
 NONE = PLANS[0]
 CUTMIX = PLANS[2]
+RECURSIVE = PLANS[-1]
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +118,17 @@ def test_killed_at_a_point_it_goes_on_to_the_same_bits(name, server, out):
     assert ended.code == DONE
     assert any("line 1 of" in note and "damaged" in note for note in ended.notes) == (name == "half of a row is written")
     assert kept(out) == whole(plan).kept
+
+
+@pytest.mark.parametrize(("update", "before"), [(4, 2), (7, 6)])
+def test_killed_with_a_history_it_goes_on_to_the_same_bits(update, before, server, out):
+    """What the method remembers of both shares is in the checkpoint; an epoch has five updates and begins without."""
+    assert server.train(out, RECURSIVE, fault=["on_optimizer", update]).code == KILLED
+    last = read_checkpoint(folder_of(out) / names(out)[-1])
+    assert last.values["at"]["updates"] == before
+    assert len([name for name in last.tensors if name.startswith("carried/")]) == 2 * 3
+    assert server.train(out, RECURSIVE).code == DONE
+    assert kept(out) == whole(RECURSIVE).kept
 
 
 def _check_traces(name, out):

@@ -17,14 +17,13 @@ PAIR: dict[str, Any] = {"pair": NewPair(steps=120), "side": None, "mean": 0.305,
 
 # A method that does not fit 8×8 images as it comes, or has no default for an option, needs a line here; the others appear by
 # themselves. Cutout was published for half the side of the image. Manifold mixup mixes at hidden layers only: at the input it
-# would be mixup, which is an arm of its own. Puzzle mix is told what the pixels of 0 … 1 were divided by. The slow
-# copy of samix would hardly move in so few steps.
+# would be mixup, which is an arm of its own. Puzzle mix is told what the pixels of 0 … 1 were divided by.
 OPTIONS: dict[str, dict[str, Any]] = {
     "alignmixup": {"layers": ("stage1", "stage2")},
     "cutout": {"length": 4},
     "manifoldmix": {"layers": ("stage1", "stage2")},
     "puzzlemix": {"std": 0.375},
-    "samix": {"block": NewBlock("stage1", momentum=0.95)},
+    "samix": {"block": NewBlock("stage1")},
     "stylecutmix": PAIR,
     "stylemix": PAIR,
 }

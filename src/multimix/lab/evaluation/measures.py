@@ -1,7 +1,7 @@
 """The evaluators by name, each as it is asked about a subject: its numbers for tables, its whole result, its pictures."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -146,7 +146,9 @@ def _trained(subject: Subject, name: str) -> tuple[Settings, Split, Augment]:
     train = subject.parts().train
     if subject.settings is None or train is None:
         raise ValueError(f"{name} needs a run with the data it was trained on, {subject.title} has none here")
-    settings = subject.settings.in_epoch(subject.settings.epochs - 1)
+    # With the networks that the method had learnt beside, if it has any.
+    settings = replace(subject.settings, method=subject.method or subject.settings.method)
+    settings = settings.in_epoch(settings.epochs - 1)
     plain = {"repeats": 1, "accumulate": 1, "k_chunk": None, "mixed_precision": "no"}
     for field, value in plain.items():
         if getattr(settings, field) != value:

@@ -6,11 +6,10 @@ they are the same, and so are samples, augmentation and pairs.
 
 import copy
 import math
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count, islice
+from typing import Any
 
 import numpy
 import torch
@@ -23,8 +22,9 @@ from ...logits import Output
 from ...methods import Method, NoMix, OneOf
 from ..data import Augment, Loader, Split
 from ..statistics import half_width, summary
+from ..streams import own_streams
 from ..training.settings import LOSSES, LossName
-from ..training.step import MIXING, seed_everything, squared_grad_norm
+from ..training.step import MIXING, Carried, seed_everything, squared_grad_norm
 
 KS = (1, 3, 5, 7, 9)
 Key = tuple[int, int, int]  # seed, epoch, step: as in training, it decides everything that is drawn
@@ -82,37 +82,47 @@ def gradient_norms(
 
     Every batch is what an update of a training with this seed would see, from its first epoch on, in training mode; K changes
     nothing but the number of interpolations (and what a method draws after the path, such as the layer of manifold mixup). A
-    method without mixing has K = 1 only. ``network`` is copied and stays as it is, and so do global random streams. ``progress``
-    wraps the numbers of all gradients.
+    method without mixing has K = 1 only. One that remembers batches sees one more, the first, which is not measured: it has
+    nothing to be mixed with. Each K has its own history, and epochs do not end it. ``network`` is copied and stays as it is, and
+    so do global random streams. ``progress`` wraps the numbers of all gradients, the unmeasured ones included.
     """
     ks = checked_ks(method, ks)
     if batches < 1:
         raise ValueError(f"batches must be at least 1, got {batches}")
     check_loss(loss)
     values: dict[int, list[float]] = {k: [] for k in ks}
+    unmeasured = 1 if method.carries else 0
+    seen = unmeasured + batches
     with own_streams(), torch.inference_mode(False), torch.enable_grad():
-        own = own_copy(network, device)
+        own = own_copy(network, method, device)
         loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
-        work = ((k, *given) for given in first_batches(loader, batches, own) for k in ks)
-        for _, (k, key, x, y) in zip(progress(range(batches * len(ks))), work, strict=True):
-            backward(own, with_k(method, k), x, y, key, loss=loss, smoothing=smoothing, output=output)
+        work = ((k, *given) for given in first_batches(loader, seen, own) for k in ks)
+        for _, (k, key, x, y) in zip(progress(range(seen * len(ks))), work, strict=True):
+            backward(own, k, x, y, key, loss=loss, smoothing=smoothing, output=output)
             norm = float(squared_grad_norm(own.network))
             if not math.isfinite(norm):
                 raise ValueError(f"the gradient must be finite, its squared norm at K = {k} in batch {len(values[k])} is {norm}")
             values[k].append(norm)
             own.restore()
-    return GradientNorms(batches, batch, loss, tuple(_row(k, values[k], values[1]) for k in ks))
+    measured = {k: values[k][unmeasured:] for k in ks}
+    return GradientNorms(batches, batch, loss, tuple(_row(k, measured[k], measured[1]) for k in ks))
 
 
 @dataclass(frozen=True, eq=False)
 class OwnCopy:
-    """A copy of a network in training mode, and what its samples must be like; ``buffers`` are those it came with."""
+    """Copies of a network in training mode and of a method with its own networks; what samples must be like.
+
+    ``buffers`` are those that all networks came with. ``carried`` has what the method remembers of the batch before, for every
+    K, if it remembers any.
+    """
 
     network: nn.Module
+    method: Method
     place: torch.device
     dtype: torch.dtype
     order: torch.memory_format
     buffers: dict[str, Tensor]
+    carried: dict[int, Carried] = field(default_factory=dict)
 
     def put(self, x: Tensor) -> Tensor:
         """The samples where the network is, in its precision and memory order."""
@@ -120,14 +130,15 @@ class OwnCopy:
 
     def restore(self) -> None:
         """No gradients, and buffers as they were: saliency is taken in evaluation mode and depends on running statistics."""
-        self.network.zero_grad(set_to_none=True)
+        together = _together(self.network, self.method)
+        together.zero_grad(set_to_none=True)
         with torch.no_grad():
-            for name, value in self.network.named_buffers():
+            for name, value in together.named_buffers():
                 value.copy_(self.buffers[name])
 
 
-def own_copy(network: nn.Module, device: torch.device | str | None = None) -> OwnCopy:
-    """A copy on ``device``, by default where ``network`` is, which stays as it is."""
+def own_copy(network: nn.Module, method: Method, device: torch.device | str | None = None) -> OwnCopy:
+    """Copies on ``device``, by default where ``network`` is, which stays as it is, as does ``method``."""
     core, _ = unwrapped(network)
     if not any(weight.requires_grad for weight in core.parameters()):
         raise ValueError("network must have parameters that ask for a gradient, it has none")
@@ -137,12 +148,20 @@ def own_copy(network: nn.Module, device: torch.device | str | None = None) -> Ow
         raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
     copied = copied.to(device) if device is not None else copied
     copied.train()
-    copied.zero_grad(set_to_none=True)
     weight = next(value for value in copied.parameters() if value.is_floating_point())
+    method = copy.deepcopy(method) if method.networks else method
+    together = _together(copied, method).to(weight.device)
+    together.zero_grad(set_to_none=True)
     stacks = [value for value in copied.parameters() if value.ndim == 4 and not value.is_contiguous()]
     last = any(value.is_contiguous(memory_format=torch.channels_last) for value in stacks)
-    buffers = {name: value.detach().clone() for name, value in copied.named_buffers()}
-    return OwnCopy(copied, weight.device, weight.dtype, torch.channels_last if last else torch.preserve_format, buffers)
+    buffers = {name: value.detach().clone() for name, value in together.named_buffers()}
+    order = torch.channels_last if last else torch.preserve_format
+    return OwnCopy(copied, method, weight.device, weight.dtype, order, buffers)
+
+
+def _together(network: nn.Module, method: Method) -> nn.ModuleList:
+    """The network with those that the method works with."""
+    return nn.ModuleList([network, *method.networks.values()])
 
 
 def first_batches(loader: Loader, number: int, own: OwnCopy) -> Iterator[tuple[Key, Tensor, Tensor]]:
@@ -154,7 +173,7 @@ def first_batches(loader: Loader, number: int, own: OwnCopy) -> Iterator[tuple[K
 
 def backward(
     own: OwnCopy,
-    method: Method,
+    k: int,
     x: Tensor,
     y: Tensor,
     key: Key,
@@ -163,11 +182,13 @@ def backward(
     smoothing: float,
     output: Output | None,
 ) -> None:
-    """Gradients of the mixed loss, with the draws that a training in one process makes for this key."""
+    """Gradients of the mixed loss with ``k`` interpolations, with the draws that a training in one process makes for this key."""
     seed_everything(*key, 0)
-    generator, function = seeded(MIXING, *key, 0), LOSSES[loss]
-    for term in mixed_terms(own.network, method, x, y, loss=function, smoothing=smoothing, output=output, generator=generator):
-        term().loss.backward()  # type: ignore[no-untyped-call]
+    given: dict[str, Any] = {"loss": LOSSES[loss], "smoothing": smoothing, "output": output, **own.carried.get(k, {})}
+    (term,) = mixed_terms(own.network, with_k(own.method, k), x, y, generator=seeded(MIXING, *key, 0), **given)
+    part = term()
+    part.loss.backward()  # type: ignore[no-untyped-call]
+    own.carried[k] = part.carried
 
 
 def checked_ks(method: Method, ks: Sequence[int]) -> tuple[int, ...]:
@@ -192,20 +213,6 @@ def with_k(method: Method, k: int) -> Method:
     if "k" not in {option.name for option in fields(method)}:  # type: ignore[arg-type]  # methods are dataclasses
         raise ValueError(f"method must have an option k to be compared at several, {type(method).__name__} has none")
     return replace(method, k=k)  # type: ignore[type-var]
-
-
-@contextmanager
-def own_streams() -> Iterator[None]:
-    """Whatever is drawn from global random streams inside, they go on afterwards as if nothing had been."""
-    numbers, plain = numpy.random.get_state(), random.getstate()  # noqa: NPY002  the stream that somebody's model may use
-    # A seed is set on all devices, whichever the network is on.
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        numpy.random.set_state(numbers)  # noqa: NPY002
-        random.setstate(plain)
 
 
 def _row(k: int, values: Sequence[float], of_one: Sequence[float]) -> NormAtK:

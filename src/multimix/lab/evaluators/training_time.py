@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ...logits import Output
 from ...methods import Method
 from ..data import Augment, Loader, Split
+from ..streams import own_streams
 from ..training.clock import Clock
 from ..training.settings import LossName
 from .gradient_norm import (
@@ -22,8 +23,6 @@ from .gradient_norm import (
     checked_ks,
     first_batches,
     own_copy,
-    own_streams,
-    with_k,
 )
 
 
@@ -90,26 +89,30 @@ def training_times(
     """Seconds of one update (mixing, with saliency where it is needed; forward, backward, a step of SGD) for every K.
 
     Loading, augmentation and the way to the device are not in them, nor is evaluation: an epoch takes longer by these, the same
-    for every K. Every K runs once unmeasured. Then each repeat is one batch with every K in turn, beginning with another, so
-    that a machine that slows down slows all of them. ``network`` is copied and stays as it is, and so do global random streams.
-    A method without mixing has K = 1 only. ``progress`` wraps the numbers of all updates, the unmeasured ones included.
+    for every K. Every K runs once unmeasured, twice with a method that remembers batches, which does not mix the first. Then
+    each repeat is one batch with every K in turn, beginning with another, so that a machine that slows down slows all of them.
+    ``network`` is copied and stays as it is, and so do global random streams. A method without mixing has K = 1 only.
+    ``progress`` wraps the numbers of all updates, the unmeasured ones included.
     """
     ks = checked_ks(method, ks)
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     check_loss(loss)
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
+    unmeasured = 2 if method.carries else 1
+    turns = unmeasured + repeats
     with own_streams(), torch.inference_mode(False), torch.enable_grad():
-        own = own_copy(network, device)
+        own = own_copy(network, method, device)
         # A rate of 0 costs what any other does, and leaves all updates the same weights.
         weights = [weight for weight in own.network.parameters() if weight.requires_grad]
+        weights += [weight for learner in own.method.learners for weight in learner.parameters_to_train()]
         optimizer = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
         loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
         given = list(first_batches(loader, repeats, own))
-        work = ((k, *given[max(turn - 1, 0)]) for turn in range(repeats + 1) for k in _in_turn(ks, turn))
-        for _, (k, key, x, y) in zip(progress(range((repeats + 1) * len(ks))), work, strict=True):
-            laps[k].append(_update(own, optimizer, with_k(method, k), x, y, key, loss, smoothing, output))
-    seconds = {k: {name: [lap[name] for lap in laps[k][1:]] for name in laps[k][0]} for k in ks}
+        work = ((k, *given[max(turn - unmeasured, 0)]) for turn in range(turns) for k in _in_turn(ks, turn))
+        for _, (k, key, x, y) in zip(progress(range(turns * len(ks))), work, strict=True):
+            laps[k].append(_update(own, optimizer, k, x, y, key, loss, smoothing, output))
+    seconds = {k: {name: [lap[name] for lap in laps[k][unmeasured:]] for name in laps[k][0]} for k in ks}
     rows = tuple(_row(k, seconds[k], seconds[1], len(loader)) for k in ks)
     return TrainingTimes(repeats, batch, len(loader), own.place.type, torch.get_num_threads(), rows)
 
@@ -123,7 +126,7 @@ def _in_turn(ks: tuple[int, ...], turn: int) -> tuple[int, ...]:
 def _update(
     own: OwnCopy,
     optimizer: torch.optim.Optimizer,
-    method: Method,
+    k: int,
     x: Tensor,
     y: Tensor,
     key: Key,
@@ -135,8 +138,10 @@ def _update(
     _wait(own.place)
     clock = Clock()
     optimizer.zero_grad()
-    backward(own, method, x, y, key, loss=loss, smoothing=smoothing, output=output)
+    backward(own, k, x, y, key, loss=loss, smoothing=smoothing, output=output)
     optimizer.step()
+    for learner in own.method.learners:
+        learner.update(own.network)
     _wait(own.place)
     passed = clock.lap()
     own.restore()

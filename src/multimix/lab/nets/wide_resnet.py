@@ -35,11 +35,12 @@ class WideResNet(nn.Module):
         # 0.9 is what the reference passes to torch, where it is the weight of the new batch: the running statistics of this
         # one layer are nearly those of the last batch. (Elsewhere momentum is the weight of the old value; it may be a slip.)
         self.norm = nn.BatchNorm2d(third, momentum=0.9)
+        self.relu = nn.ReLU()  # a layer, so that what the head is given the mean of has a name
         self.head = nn.Linear(third, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         z: Tensor = self.stage3(self.stage2(self.stage1(self.stem(x))))
-        logits: Tensor = self.head(relu(self.norm(z)).mean((2, 3)))
+        logits: Tensor = self.head(self.relu(self.norm(z)).mean((2, 3)))
         return logits
 
 

@@ -1,1 +1,1 @@
-"""Five kinds of bodies as clouds of points, a small PointNet, and a comparison that trains in seconds."""
+"""Five kinds of bodies as clouds of points, a small PointNet, and ``multimix points``: SageMix compared with no mixing."""

@@ -1,5 +1,6 @@
 """Clouds of points on the surface of bodies: made, stretched, turned, blurred and scaled into the unit sphere."""
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -19,6 +20,13 @@ class Split(NamedTuple):
     label: Tensor
     x_test: Tensor
     label_test: Tensor
+
+    def digest(self) -> str:
+        """A short name for exactly this split."""
+        whole = hashlib.sha256()
+        for part in self:
+            whole.update(part.numpy().tobytes())
+        return whole.hexdigest()[:16]
 
 
 def split(

@@ -12,10 +12,10 @@ class PointNet(nn.Module):
     No alignment networks and no batch norm: rotations have to be learned, and a sample's logits depend on that sample alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_classes: int = len(KINDS), in_channels: int = 3) -> None:
         super().__init__()
-        self.lift = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64))
-        self.head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, len(KINDS)))
+        self.lift = nn.Sequential(nn.Linear(in_channels, 32), nn.ReLU(), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64))
+        self.head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.lift(x).amax(1))

@@ -13,7 +13,7 @@ not measured here), or at small scale one CPU core. Expected at paper scale: the
 from functools import partial
 
 from .base import Recipe, Row
-from .cifar100 import OPTIONS, settings
+from .cifar100 import options, settings
 
 RECIPE = Recipe(
     name="batch_strategies",
@@ -27,7 +27,7 @@ RECIPE = Recipe(
         Row("batch_augmentation_mixup", 5, paper=19.41),
         Row("puzzlemix", 5, paper=18.23),
     ),
-    options=OPTIONS,
+    options=options("resnext29_4_24"),
     takes={
         "paper": "hours on a GPU, not measured here",
         "small": "1 minute with large batches, 7 for multi-mix",

@@ -4,10 +4,10 @@ paper: 300 epochs of SGD at 0.2, a tenth of it from epochs 100 and 200 on, batch
 flip and a crop after padding by 2, softmax and binary cross-entropy. The paper gives epochs, rates and batch; the rest is what
 the code of Puzzle Mix and Co-Mixup does, whose set-up it follows. They differ in this: the text speaks of cross-entropy, and
 that code trains with binary cross-entropy of the softmax, whose gradient is about 1/100 of it. The α of the methods and their
-other options are not in the paper either; they are those of the PuzzleMix repository (cutout and FMix: of their authors), the
-same for every K. Masks and moves of Puzzle Mix are exact optima here, in the reference code they are approximations
-(``--method.transport reference`` moves as that code does). The median of the last 10 epochs is reported, as that code prints
-it.
+other options are not in the paper either; they are those of the PuzzleMix repository (cutout, FMix and methods that it does not
+have: of their authors), the same for every K. Masks and moves of Puzzle Mix are exact optima here, in the reference code they are
+approximations (``--method.transport reference`` moves as that code does). The median of the last 10 epochs is reported, as that
+code prints it.
 
 small: 50 training and 20 test images of every class, a small sibling of the network, batch 50, the paper's schedule squeezed into
 few epochs, so that seven methods with three seeds take an hour and a half on one core. Loss and rate were chosen without mixing,
@@ -22,24 +22,45 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
+from ...mix_block import NewBlock
 from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
 from .base import REDUCED, Scale
 
+Options = Mapping[str, Mapping[str, Any]]
 MIX_LAYERS = (None, "stage1", "stage2")
-# After the last stage alignment comes to nothing, since average pooling follows.
+# Before the last of four stages: after it alignment comes to nothing, since average pooling follows.
 ALIGN_LAYERS = ("stage3",)
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
+OPTIONS: Options = {
     "mixup": {"alpha": 1.0},
+    "attentivemix": {"beta": 8.0},
     "manifoldmix": {"alpha": 2.0, "layers": MIX_LAYERS},
-    "alignmixup": {"layers": ALIGN_LAYERS},
     "comixup": {"alpha": 2.0, "clean_weight": 1.0},
     "cutout": {"length": 8},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
     "puzzlemix": {"alpha": 1.0, "transport_size": 4},
-    "sage": {"bound": 0.5, "update_ratio": 0.7},
+}
+# The consistency term of RecursiveMix is about the layer whose mean over places the head is given.
+OF_NETWORK: Mapping[str, Options] = {
+    "preact_resnet18": {
+        "alignmixup": {"layers": ALIGN_LAYERS},
+        "recursivemix": {"features": "stage4", "head": "head"},
+        "sage": {"bound": 0.5, "update_ratio": 0.7, "stay": False},
+    },
+    "wrn16_8": {
+        "alignmixup": {"layers": ALIGN_LAYERS},
+        "recursivemix": {"features": "relu", "head": "head"},
+        "sage": {"bound": 0.7, "update_ratio": 0.5, "stay": False},
+        "samix": {"block": NewBlock("stage2")},
+    },
+    "resnext29_4_24": {
+        "alignmixup": {"layers": ("stage2",)},
+        "recursivemix": {"features": "stage3", "head": "head"},
+        "sage": {"bound": 0.7, "update_ratio": 0.5, "stay": False},
+        "samix": {"block": NewBlock("stage2")},
+    },
 }
 
 EPOCHS, SMOKE_EPOCHS = 300, 2
@@ -47,6 +68,11 @@ EPOCHS, SMOKE_EPOCHS = 300, 2
 SMALL_EPOCHS: Mapping[str, int] = {"preact_resnet18": 10, "wrn16_8": 8, "resnext29_4_24": 6}
 SCHEDULE = Milestones(0.2, (100, 200))
 SMALL_SCHEDULE = replace(SCHEDULE, rate=0.05)
+
+
+def options(network: str) -> Options:
+    """Those of the methods for one of the networks, by its name at paper scale; layers have the same names at all scales."""
+    return {**OPTIONS, **OF_NETWORK[network]}
 
 
 def settings(network: str, scale: Scale) -> Settings:

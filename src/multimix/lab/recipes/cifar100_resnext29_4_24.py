@@ -11,7 +11,7 @@ Mix at K = 5. Expected at paper scale: the errors in the rows below, means over 
 from functools import partial
 
 from .base import Recipe, Row
-from .cifar100 import OPTIONS, settings
+from .cifar100 import options, settings
 
 RECIPE = Recipe(
     name="cifar100_resnext29_4_24",
@@ -30,7 +30,7 @@ RECIPE = Recipe(
         Row("smoothing", paper=20.66),
         Row("puzzlemix", 5, paper=18.23),
     ),
-    options=OPTIONS,
+    options=options("resnext29_4_24"),
     takes={
         "paper": "hours on a GPU, not measured here",
         "small": "1 minute without mixing, 7 at K = 5",

@@ -11,7 +11,7 @@ Mix at K = 5. Expected at paper scale: the errors in the rows below, means over 
 from functools import partial
 
 from .base import Recipe, Row
-from .cifar100 import OPTIONS, settings
+from .cifar100 import options, settings
 
 RECIPE = Recipe(
     name="cifar100_wrn16_8",
@@ -30,7 +30,7 @@ RECIPE = Recipe(
         Row("smoothing", paper=21.45),
         Row("puzzlemix", 5, paper=18.52),
     ),
-    options=OPTIONS,
+    options=options("wrn16_8"),
     takes={
         "paper": "hours on a GPU, not measured here",
         "small": "1.5 minutes without mixing, 7 at K = 5",

@@ -12,7 +12,7 @@ they fall with K.
 from functools import partial
 
 from .base import Recipe, Row
-from .cifar100 import OPTIONS, settings
+from .cifar100 import options, settings
 
 RECIPE = Recipe(
     name="gradient_norm",
@@ -20,7 +20,7 @@ RECIPE = Recipe(
     about="Mean squared norm of the gradient in every epoch, Puzzle Mix with K = 1, 3, 5, 7, 9; the table has the last epoch.",
     settings=partial(settings, "preact_resnet18"),
     rows=tuple(Row("puzzlemix", k) for k in (1, 3, 5, 7, 9)),
-    options=OPTIONS,
+    options=options("preact_resnet18"),
     metric="squared_grad_norm",
     takes={
         "paper": "hours on a GPU, not measured here",

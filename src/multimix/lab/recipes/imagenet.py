@@ -31,6 +31,7 @@ SCHEDULE = Knots(((0, 0.5), (8, 1.0), (15, 0.125), (15, 0.2), (40, 0.02), (65, 0
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
+    "attentivemix": {"beta": 8.0},
     "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
     "alignmixup": {"layers": ALIGN_LAYERS},
     "comixup": {"alpha": 1.0, "part": 16, "sweeps": 3, "stride": 8, "clean_weight": 1.0},
@@ -38,6 +39,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
     "puzzlemix": {"alpha": 1.0, "beta": 1.5, "neighbourhood": 2, "clean_weight": 1.0},
+    "recursivemix": {"features": "stage4", "head": "head", "omega": 0.5},
+    "sage": {"stay": False},
 }
 
 

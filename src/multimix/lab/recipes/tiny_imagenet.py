@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
+from ...mix_block import NewBlock
 from ..training.schedule import Milestones
 from ..training.settings import Augmentation, Data, Network, Settings
 from .base import REDUCED, Recipe, Row, Scale
@@ -32,6 +33,7 @@ STEM = ("stem_stride=2",)
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
+    "attentivemix": {"beta": 8.0},
     "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
     "alignmixup": {"layers": ALIGN_LAYERS},
     "comixup": {"alpha": 2.0, "clean_weight": 1.0},
@@ -39,6 +41,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cutmix": {"alpha": 0.2},
     "fmix": {"alpha": 1.0, "decay": 3.0},
     "puzzlemix": {"alpha": 1.0, "transport_size": None, "clean_weight": 1.0},
+    "recursivemix": {"features": "stage4", "head": "head"},
+    "sage": {"stay": False},
+    "samix": {"block": NewBlock("stage3", kappa=None), "rescale_p": 0.0},
 }
 
 

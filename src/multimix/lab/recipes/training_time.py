@@ -29,7 +29,7 @@ RECIPE = Recipe(
     about="Seconds per epoch of Puzzle Mix with K = 1, 3, 5, 7, 9 interpolations.",
     settings=settings,
     rows=tuple(Row("puzzlemix", k) for k in (1, 3, 5, 7, 9)),
-    options=cifar100.OPTIONS,
+    options=cifar100.options("preact_resnet18"),
     metric="seconds_per_epoch",
     takes={
         "paper": "minutes on a GPU, not measured here",

@@ -79,7 +79,7 @@ def _costs(study: Study, places: Sequence[str | Path]) -> Costs:
 
 
 def _samples(study: Study, data: Path) -> list[tuple[str, bytes]]:
-    """Pictures of the first update of the first seed of every line; none where the data are not there, which is said once."""
+    """Pictures of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
     found = []
     missing: dict[str, list[str]] = {}
     for line in study.lines:
@@ -94,7 +94,7 @@ def _samples(study: Study, data: Path) -> list[tuple[str, bytes]]:
             missing.setdefault(f"training data are not in {data}", []).append(words)
             continue
         batch = first_batch(subject.settings, row["seed"], train, processes=line.processes)
-        found.append(_picture(batch, subject.settings, train.classes, f"{words}, seed {row['seed']}, first update"))
+        found.append(_picture(batch, subject.settings, train.classes, f"{words}, seed {row['seed']}, {batch.update} update"))
     for why, lines in missing.items():
         note(f"no mixed samples of {', '.join(lines)}: {why}")
     return found
@@ -105,4 +105,5 @@ def _picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], ti
         return f"{title}: samples as the network saw them", plain_picture(batch, settings, classes)
     if batch.layer is not None:
         return f"{title}: pairs that were mixed at layer {batch.layer}", samples_picture(batch, settings, classes)
-    return f"{title}: a sample, its mixtures in ascending order of λ, its partner", samples_picture(batch, settings, classes)
+    partner = "its partner" if batch.update == "first" else "its partner, of the update before"
+    return f"{title}: a sample, its mixtures in ascending order of λ, {partner}", samples_picture(batch, settings, classes)

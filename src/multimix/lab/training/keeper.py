@@ -67,15 +67,19 @@ class Keeper:
         """Something else than updates takes its time now."""
         self.progress.doing(what)
 
-    def between(self, updates: int, state: Callable[[], Checkpoint], stopping: bool) -> None:
-        """Write a checkpoint if it is time, or the last one."""
+    def due(self, updates: int) -> bool:
+        """Whether it is time for a checkpoint."""
+        every = self.running.checkpoint_updates
+        late = time.monotonic() - self.last_written >= 60 * self.running.checkpoint_minutes
+        return late or (every is not None and updates % every == 0)
+
+    def between(self, updates: int, state: Callable[[], Checkpoint], due: bool) -> None:
+        """Write the network of the best epoch if this was it, and a checkpoint if it is due."""
         if self.best_now:
             # Before the state: were it killed in between, the epoch would be done again, and this file written again.
             write_best(self.folder, only(state(), "network", "method"))
             self.best_now = False
-        every = self.running.checkpoint_updates
-        due = every is not None and updates % every == 0
-        if due or stopping or time.monotonic() - self.last_written >= 60 * self.running.checkpoint_minutes:
+        if due:
             self.write(updates, state)
 
     def write(self, updates: int, state: Callable[[], Checkpoint]) -> None:

@@ -128,7 +128,7 @@ class Training:
 
     def run(self, watcher: Watcher | None, stop: Asked | None = None) -> None:
         """Go on to the end; a KeyboardInterrupt in all processes after the update in which any of them was asked to stop."""
-        self.stop, self.stopping = stop, False
+        self.stop, self.stopping, self.due = stop, False, False
         while not self.finished:
             self._epoch(watcher)
 
@@ -160,22 +160,24 @@ class Training:
     def _between(self, watcher: Watcher | None) -> None:
         alone = self.accelerator.num_processes == 1 and self.stop is not None and self.stop.asked
         stopping = self.stopping or alone
-        everything = self.carried
-        if self.settings.method.carries and self.accelerator.num_processes > 1:
+        everything, due = self.carried, self.due or stopping
+        if due and self.settings.method.carries and self.accelerator.num_processes > 1:
             everything = of_all_shares(self.carried)
         if watcher is not None:
-            watcher.between(self.at.updates, partial(self.state, everything), stopping)
+            watcher.between(self.at.updates, partial(self.state, everything), due)
         if stopping:
             raise KeyboardInterrupt
 
     def _flush(self, pending: list[tuple[Step, Measured]], clock: Clock, watcher: Watcher | None) -> None:
         """Read the numbers of the last updates, stop if they are none, add them up."""
-        asked = pending[0][1].numbers.new_tensor([self.stop is not None and self.stop.asked])
-        own = torch.stack([torch.cat([measured.numbers, asked]) for _, measured in pending])
+        # Only the first process has a watcher: whether a checkpoint is due, to which all contribute, it must tell the others.
+        flags = (self.stop is not None and self.stop.asked, watcher is not None and watcher.due(self.at.updates))
+        said = pending[0][1].numbers.new_tensor(flags)
+        own = torch.stack([torch.cat([measured.numbers, said]) for _, measured in pending])
         numbers = self.accelerator.reduce(own, "mean").cpu().tolist()
-        self.stopping = any(row[-1] > 0 for row in numbers)
+        self.stopping, self.due = (any(row[column] > 0 for row in numbers) for column in (-2, -1))
         world = self.accelerator.num_processes
-        for (step, measured), (loss, accuracy, norm, rows, _) in zip(pending, numbers, strict=True):
+        for (step, measured), (loss, accuracy, norm, rows, *_) in zip(pending, numbers, strict=True):
             # The scaler of fp16 finds its scale by gradients that overflow, and skips those updates.
             if not math.isfinite(loss) or not (math.isfinite(norm) or self.accelerator.scaler is not None):
                 raise Diverged(divergence(loss, norm, step, self.settings))

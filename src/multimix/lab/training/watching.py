@@ -26,5 +26,8 @@ class Watcher(Protocol):
     def doing(self, what: str) -> None:
         """Something else than updates takes its time now."""
 
-    def between(self, updates: int, state: Callable[[], Checkpoint], stopping: bool) -> None:
-        """Between two updates, when the state is whole; the last time if the run stops here."""
+    def due(self, updates: int) -> bool:
+        """Whether the state after these updates should be written."""
+
+    def between(self, updates: int, state: Callable[[], Checkpoint], due: bool) -> None:
+        """Between two updates, when the state is whole; ``due`` if it was said to be, and if the run stops here."""
