@@ -113,7 +113,7 @@ def test_quick_is_short_has_names_of_its_own_and_says_what_it_is(tmp_path, train
 @pytest.mark.usefixtures("_no_drawing")
 def test_runs_that_are_no_pair_are_not_compared(tmp_path, monkeypatch, notes):
     monkeypatch.setattr(study_module, "outcome", lambda arm, seed, settings: outcome(arm, seed + (arm.k == 2), settings))
-    with pytest.raises(ValueError, match="sagemix-k2-seed0 was trained on other bodies or from another start than no mixing"):
+    with pytest.raises(ValueError, match="sagemix-k2-seed0 was trained on another split or start than none-k1-seed0"):
         points(**FEW, out=tmp_path, note=notes.append)
 
 

@@ -123,10 +123,10 @@ def method_words(settings: Settings) -> list[str]:
     ]
 
 
-def terminal_table(results: Results, all_compared: Sequence[Compared]) -> Table:
+def terminal_table(study: str, results: Results, all_compared: Sequence[Compared]) -> Table:
     """The means and the paired differences to no mixing, for the terminal."""
     counts = " to ".join(map(str, sorted({len(outcomes) for outcomes in results.values() if outcomes})))
-    title = f"Digits, {counts} seeds: mean ± 95 %, and paired difference to no mixing"
+    title = f"{study}, {counts} seed{'s' * (counts != '1')}: mean ± 95 %, and paired difference to no mixing"
     # No more than fits 80 columns; tests and corrected p-values are on the page.
     shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("arm", no_wrap=True)
