@@ -1,11 +1,13 @@
-"""CPU time per produced image, as a multiple of copying the output: every method, K = 1 and 5, 32 and 224 pixels.
+"""CPU time of every method as a multiple of copying its output, and of plan and mix apart: K = 1 and 5, 32 and 224 pixels.
 
-    python benchmarks/mixing.py                     # both allocator settings, about three minutes on one thread
-    python benchmarks/mixing.py --sizes 32 --rounds 400
+    python benchmarks/mixing.py                     # both allocator settings, about five minutes on one free thread
+    python benchmarks/mixing.py --sizes 32 --rounds 400 --allocator this
 
-All candidates of a table run interleaved in one process, in a new random order every round; the table shows medians of CPU time.
-Drawing the plan counts; puzzlemix has 8 × 8 blocks and is given a random map (benchmarks/masks.py is about its masks). "reused"
-writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates the output.
+All candidates run interleaved in one process, in a new random order every round; those with a solver or a network take part in
+some rounds only, evenly spread. Tables show medians of CPU time and in parentheses quartiles, as multiples of the median of the
+copy. Drawing the plan counts; what is given to it is said in mixing_cases.py (benchmarks/masks.py is about puzzle masks,
+benchmarks/comixup.py about co-mixup). "Reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates
+the output. With huge pages only methods without a solver or a network run.
 timm's batch mode runs beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
 """
 
@@ -17,15 +19,42 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from mixing_cases import CLASSES, LARGE, WORK, Case, cases
+from torch import Tensor
 
 import multimix as mm
 
-OPTIONS = {"manifoldmix": {"layers": (None,)}, "puzzlemix": {"blocks": (8,), "std": 0.1}}
 THP = "THP_MEM_ALLOC_ENABLE"
+COPY, CLONE, FRESH = "copy of the output", "fresh copy (clone)", ", fresh"
+Stages = tuple[float, float]
+"""CPU seconds of the plan and of the rest of a call."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate: ``call`` runs it once, ``copied`` names the row that copies its output."""
+
+    name: str
+    call: Callable[[], Stages]
+    copied: str = COPY
+    work: bool = False
+    """Whether a solver or a network is in it: then it takes part in some rounds only."""
+
+
+class Measured(NamedTuple):
+    """Quartiles of the whole call as multiples of the copy, and medians of plan and mix in seconds."""
+
+    low: float
+    middle: float
+    high: float
+    plan: float
+    mix: float
 
 
 def main() -> None:
@@ -34,7 +63,8 @@ def main() -> None:
     parser.add_argument("--ks", type=int, nargs="+", default=[1, 5])
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=0, help="0: 300 at 32 pixels, 25 above")
+    parser.add_argument("--rounds", type=int, default=0, help="0: 100 at 32 pixels; above, 17 at K = 1 and 5 at K = 5")
+    parser.add_argument("--work-rounds", type=int, default=0, help="with a solver or a network; 0: 10 at 32 pixels, 3 above")
     parser.add_argument("--allocator", choices=["both", "this"], default="both", help="this: only the current environment's")
     options = parser.parse_args()
     if options.allocator == "both":
@@ -44,44 +74,82 @@ def main() -> None:
             subprocess.run(command, env={**os.environ, THP: setting}, check=True)
         return
     torch.set_num_threads(options.threads)
-    huge = "huge pages" if os.environ.get(THP) == "1" else "default allocator"
+    huge = os.environ.get(THP) == "1"
+    found = {}
     for size in options.sizes:
         for k in options.ks:
-            rounds = options.rounds or (300 if size <= 64 else 25)
-            title = f"B = {options.batch}, 3×{size}×{size}, K = {k}, {options.threads} thread(s), {huge}, {rounds} rounds"
-            print_table(title, medians(candidates(options.batch, size, k), rounds), options.batch * k)
+            rounds = options.rounds or (100 if size <= LARGE else 15 // k + 2)
+            some = min(rounds, options.work_rounds or (10 if size <= LARGE else 3))
+            start = time.process_time()
+            rows = [row for row in candidates(options.batch, size, k) if not (huge and row.work)]
+            found[f"{size} px, K = {k}"] = measured(rows, rounds, some)
+            spent = time.process_time() - start
+            print(f"{size} px, K = {k}: {rounds} rounds, {some} with a solver or a network, {spent:.0f} s of CPU", flush=True)
+    print(f"\n## {'Huge pages' if huge else 'Default allocator'}, B = {options.batch}, {options.threads} thread(s)")
+    print_tables(found)
 
 
-def candidates(batch: int, size: int, k: int) -> dict[str, Callable[[], object]]:
-    """Name → one whole mixing of a batch, draws included."""
-    x, y = torch.randn(batch, 3, size, size), torch.randint(100, (batch,))
-    out, source = torch.empty(k * batch, 3, size, size), torch.randn(k * batch, 3, size, size)
+def candidates(batch: int, size: int, k: int) -> list[Row]:
+    """Copies of every shape that comes out, every method into a reused and into fresh memory, the drop-in, and timm."""
     generator = torch.Generator().manual_seed(0)
-    found: dict[str, Callable[[], object]] = {
-        "copy of the output": lambda: out.copy_(source),
-        "fresh copy (clone)": lambda: source.clone(),
-    }
-    for kind in mm.METHODS:
-        if kind is mm.NoMix:
-            continue
-        method = mm.create(kind.name, k=k, **OPTIONS.get(kind.name, {}))
-        given = {"saliency": torch.rand(batch, size, size) ** 4} if "saliency" in method.needs else {}
-        found[f"{kind.name}, reused"] = lambda m=method, given=given: m.plan(x, generator=generator, **given).mix(x, out=out)
-        found[f"{kind.name}, fresh"] = lambda m=method, given=given: m.plan(x, generator=generator, **given).mix(x)
-    own_boxes = mm.CutMix(k=k, per_pair=True)
-    found["cutmix per pair, reused"] = lambda: own_boxes.plan(x, generator=generator).mix(x, out=out)
+    buffers: dict[str, Tensor] = {}
+    rows = []
+    for case in [
+        *cases(batch, size, k),
+        Case("cutmix per pair", mm.CutMix(k=k, per_pair=True), torch.rand(batch, 3, size, size)),
+    ]:
+        steps = 1 if isinstance(case.method, mm.NoMix) else k
+        shape = [steps * len(case.source), *case.source.shape[1:]]
+        copied = COPY if shape == [k * batch, 3, size, size] else f"copy of {shape}"
+        if copied not in buffers:
+            buffers[copied] = torch.empty(shape)
+            rows += copies(copied, buffers[copied])
+        rows.append(Row(case.name, planned(case, generator, buffers[copied]), copied, case.work is not None))
+        if case.work is None:
+            rows.append(Row(case.name + FRESH, planned(case, generator, None), copied))
+    x, y = torch.randn(batch, 3, size, size), torch.randint(CLASSES, (batch,))
     for name in ("mixup", "cutmix"):
         for check in (False, True):
-            mixer = mm.Mix(mm.create(name, k=k), 100, reuse_buffer=True, check=check)
-            found[f"Mix({name}): targets{' and check' if check else ''}, reused"] = lambda m=mixer: m(x, y)
-    return {**found, **timm_candidates(x, y, k)}
+            mixer = mm.Mix(mm.create(name, k=k), CLASSES, reuse_buffer=True, check=check)
+            rows.append(Row(f"Mix({name}): targets{' and check' if check else ''}", whole(lambda m=mixer: m(x, y))))
+    return rows + timm_candidates(x, y, k)
 
 
-def timm_candidates(x: torch.Tensor, y: torch.Tensor, k: int) -> dict[str, Callable[[], object]]:
+def copies(name: str, out: Tensor) -> list[Row]:
+    source = torch.randn_like(out)
+    rows = [Row(name, whole(lambda: out.copy_(source)), name)]
+    return [*rows, Row(CLONE, whole(lambda: source.clone()))] if name == COPY else rows
+
+
+def planned(case: Case, generator: torch.Generator, out: Tensor | None) -> Callable[[], Stages]:
+    def call() -> Stages:
+        start = time.process_time()
+        plan = case.plan(generator)
+        between = time.process_time()
+        mixed = plan.mix(case.source, out=out)
+        stages = between - start, time.process_time() - between
+        del mixed  # giving memory back is not timed
+        return stages
+
+    return call
+
+
+def whole(run: Callable[[], object]) -> Callable[[], Stages]:
+    def call() -> Stages:
+        start = time.process_time()
+        result = run()
+        spent = time.process_time() - start
+        del result
+        return 0.0, spent
+
+    return call
+
+
+def timm_candidates(x: Tensor, y: Tensor, k: int) -> list[Row]:
     """timm's batch mode, targets included; it mixes in place and has no K, so for K > 1 it is called K times on a copy."""
     spec = importlib.util.find_spec("timm")
     if spec is None or spec.submodule_search_locations is None:
-        return {}
+        return []
     path = Path(spec.submodule_search_locations[0]) / "data/mixup.py"
     file = importlib.util.spec_from_file_location("timm_mixup", path)
     assert file is not None
@@ -89,46 +157,76 @@ def timm_candidates(x: torch.Tensor, y: torch.Tensor, k: int) -> dict[str, Calla
     module = importlib.util.module_from_spec(file)
     file.loader.exec_module(module)
 
-    def run(mixer: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> object:
+    def run(mixer: Callable[..., tuple[Tensor, Tensor]]) -> object:
         if k == 1:
             return mixer(x, y)
         return torch.cat([mixer(x.clone(), y)[0] for _ in range(k)])
 
-    mixup = module.Mixup(mixup_alpha=1.0, cutmix_alpha=0.0, label_smoothing=0.0, num_classes=100)
-    cutmix = module.Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, label_smoothing=0.0, num_classes=100)
-    return {"timm mixup, batch mode (in place)": lambda: run(mixup), "timm cutmix, batch mode (in place)": lambda: run(cutmix)}
+    mixup = module.Mixup(mixup_alpha=1.0, cutmix_alpha=0.0, label_smoothing=0.0, num_classes=CLASSES)
+    cutmix = module.Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, label_smoothing=0.0, num_classes=CLASSES)
+    return [
+        Row("timm mixup, batch mode (in place)", whole(lambda: run(mixup))),
+        Row("timm cutmix, batch mode (in place)", whole(lambda: run(cutmix))),
+    ]
 
 
-def medians(found: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Name → median CPU seconds of a call."""
-    spent: dict[str, list[float]] = {name: [] for name in found}
-    order = list(found)
-    for call in found.values():
-        call()
-    for _ in range(rounds):
-        random.shuffle(order)
-        for name in order:
-            start = time.process_time()
-            result = found[name]()
-            spent[name].append(time.process_time() - start)
-            del result
-    return {name: statistics.median(times) for name, times in spent.items()}
+def measured(rows: list[Row], rounds: int, some: int) -> dict[str, Measured]:
+    """Name → what ``rounds`` rounds gave, ``some`` of them for rows with a solver or a network."""
+    spent: dict[str, list[Stages]] = {row.name: [] for row in rows}
+    for row in rows:
+        row.call()
+    with_work = {turn * rounds // some for turn in range(some)}
+    for turn in range(rounds):
+        for row in random.sample(rows, len(rows)):
+            if turn in with_work or not row.work:
+                spent[row.name].append(row.call())
+    copied = {row.name: statistics.median(map(sum, spent[row.copied])) for row in rows}
+    return {name: summary(stages, copied[name]) for name, stages in spent.items()}
 
 
-def print_table(title: str, spent: dict[str, float], images: int) -> None:
-    copy = spent["copy of the output"]
-    print(f"\n{title}\n{'':46s} {'ms':>9s} {'µs/image':>9s} {'× copy':>7s}")
-    for name, seconds in spent.items():
-        print(f"{name:46s} {1e3 * seconds:9.3f} {1e6 * seconds / images:9.2f} {seconds / copy:7.2f}")
+def summary(stages: list[Stages], copy: float) -> Measured:
+    low, middle, high = statistics.quantiles(map(sum, stages), n=4, method="inclusive")
+    plan, mix = (statistics.median(part) for part in zip(*stages, strict=True))
+    return Measured(low / copy, middle / copy, high / copy, plan, mix)
+
+
+def print_tables(found: dict[str, dict[str, Measured]]) -> None:
+    """In Markdown, as in docs/benchmarks.md."""
+    names = [name for name in next(iter(found.values())) if not name.startswith("copy of [")]
+    plain = [name for name in names if name not in WORK and not name.endswith(FRESH) and name not in (COPY, CLONE)]
+    print_table("× copy of the output, buffer reused", found, [CLONE, *plain], times_copy)
+    print_table("× copy of the output, fresh output", found, [name for name in names if name.endswith(FRESH)], times_copy)
+    solved = [name for name in names if name in WORK]
+    if solved:
+        print_table("× copy of the output, with a solver or a network", found, solved, times_copy)
+    methods = [name for name in names if name in WORK or name + FRESH in names]
+    print_table("CPU ms, plan + mix", found, [COPY, *methods], plan_and_mix)
+
+
+def print_table(title: str, found: dict[str, dict[str, Measured]], names: Iterable[str], cell: Callable[[Measured], str]) -> None:
+    print(f"\n| {title} | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
+    for name in names:
+        shown = f"{name} ({WORK[name]})" if name in WORK else name.removesuffix(FRESH)
+        print(f"| {shown} | {' | '.join(cell(table[name]) for table in found.values())} |")
+
+
+def times_copy(row: Measured) -> str:
+    digits = 2 if row.middle < 10 else 0
+    return f"{row.middle:,.{digits}f} ({row.low:,.{digits}f} … {row.high:,.{digits}f})"
+
+
+def plan_and_mix(row: Measured) -> str:
+    return " + ".join(f"{1e3 * part:,.{2 if part < 0.01 else 0}f}" for part in (row.plan, row.mix) if part > 0)
 
 
 def import_time() -> str:
-    """What ``import multimix`` adds to ``import torch``: median of five processes."""
-    code = "import torch, time; start = time.perf_counter(); import multimix; print(time.perf_counter() - start)"
+    """What ``import multimix`` adds to ``import torch``, CPU time: median of five processes."""
+    code = "import torch, time; start = time.process_time(); import multimix; print(time.process_time() - start)"
     command = [sys.executable, "-c", code]
     runs = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(5)]
-    return f"import multimix adds {statistics.median(runs):.3f} s to import torch (median of 5)"
+    return f"import multimix adds {statistics.median(runs):.3f} s of CPU to import torch (median of 5)"
 
 
 if __name__ == "__main__":
+    mm.warmup()
     main()

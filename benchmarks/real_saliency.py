@@ -1,4 +1,4 @@
-"""Images and saliency for benchmarks/masks.py: CIFAR-100 with a small residual network trained here for a few epochs, and noise.
+"""Images and saliency for masks.py, comixup.py: CIFAR-100 with a small residual network trained here for a few epochs, and noise.
 
     python benchmarks/real_saliency.py --data DIR                # trains (a few minutes of CPU) and keeps images and saliency
     python benchmarks/real_saliency.py --data DIR --steps 100    # a quicker, worse network
@@ -48,14 +48,14 @@ def data_folder(given: str | None) -> Path | None:
     return None
 
 
-def kept_saliency(folder: Path, cache: Path | None = None, steps: int = STEPS) -> Kept:
+def kept_saliency(folder: Path, cache: Path | None = None, steps: int = STEPS, images_kept: int = KEPT) -> Kept:
     """Images and saliency, read from ``cache`` or made and kept there; without it, in a temporary file of that many steps."""
-    cache = cache or Path(tempfile.gettempdir()) / f"multimix-cifar-saliency-{steps}-steps.pt"
+    cache = cache or Path(tempfile.gettempdir()) / f"multimix-cifar-saliency-{steps}-steps-{images_kept}.pt"
     if cache.exists():
         return Kept(**torch.load(cache, weights_only=True))
     images, label = cifar100(folder, "train")
     model, words = trained(images, label, *cifar100(folder, "test"), steps)
-    images, label = images[:KEPT], label[:KEPT]
+    images, label = images[:images_kept], label[:images_kept]
     parts = [saliency(model, x, y) for x, y in zip(images.split(BATCH), label.split(BATCH), strict=True)]
     kept = Kept(images=images.float() / 255, saliency=torch.cat(parts), words=words)
     cache.parent.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ def test_points_trains_and_says_what_to_open(files):
     done = run(files, "points", "--quick", "--seeds", "1", "--ks", "1", "--out", "shown")
     assert done.returncode == 0, done.stderr
     assert "Open shown/points-quick.html" in done.stdout.replace("\\", "/")
-    assert "Clouds of points, 1 seeds" in done.stdout
+    assert "Clouds of points, 1 seed" in done.stdout
     assert "sagemix, K = 1" in done.stdout
 
 

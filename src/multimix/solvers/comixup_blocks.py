@@ -36,6 +36,10 @@ class Board(NamedTuple):
     """``left[i, : many[i]]`` are the labels that block i may still have."""
 
     many: Ints
+    has: NDArray[np.uint8]
+    """``[N, labels]``: 1 for those labels, and ``plains [N]`` how many of them show one input."""
+
+    plains: Ints
     island: Ints
     """Blocks, one island after the other."""
 
@@ -54,9 +58,12 @@ class Board(NamedTuple):
 
 
 @inner
-def solve_board(board: Board, labels: int) -> int:
-    """Fill ``board.label``; whether every island was solved exactly (1) or some by moves (0). ``board.cost`` is used up."""
-    settle_labels(board, labels)
+def solve_board(board: Board, labels: int, plain: int) -> int:
+    """Fill ``board.label``; whether every island was solved exactly (1) or some by moves (0). ``board.cost`` is used up.
+
+    The first ``plain`` labels show one input each, all equally far from each other.
+    """
+    settle_labels(board, labels, plain)
     blocks = len(board.many)
     seen = board.seen
     seen[:] = 0
@@ -65,23 +72,17 @@ def solve_board(board: Board, labels: int) -> int:
         if board.many[i] == 1 or seen[i] == 1:
             continue
         count = find_island(board, i, seen)
-        if not eliminate(board, count):
-            moved_labels(
-                board.cost,
-                board.near,
-                board.beside,
-                board.label,
-                board.left,
-                board.many,
-                board.island[:count],
-                board.moves,
-            )
+        if fits(board, count):
+            eliminate(board, count)
+        else:
+            island = board.island[:count]
+            moved_labels(board.cost, board.near, board.beside, board.label, board.left, board.many, island, board.moves)
             exact = 0
     return exact
 
 
 @inner
-def settle_labels(board: Board, labels: int) -> None:
+def settle_labels(board: Board, labels: int, plain: int) -> None:
     """Strike out labels that cannot be best, until none is left to strike; costs then include borders with settled blocks."""
     cost, near, beside, left, many = board.cost, board.near, board.beside, board.left, board.many
     blocks = len(many)
@@ -95,9 +96,13 @@ def settle_labels(board: Board, labels: int) -> None:
         for d in range(4):
             joined += beside[i, d] != NOBODY
         count = 0
+        board.plains[i] = 0
+        board.has[i] = 0
         for label in range(labels):
             if cost[i, label] <= lowest + joined * border:
                 left[i, count] = label
+                board.has[i, label] = 1
+                board.plains[i] += label < plain
                 count += 1
         many[i] = -count  # negative: not yet folded into the neighbours
     changed = True
@@ -105,7 +110,7 @@ def settle_labels(board: Board, labels: int) -> None:
         changed = False
         for i in range(blocks):
             if many[i] < -1:
-                changed |= strike_out(board, i)
+                changed |= strike_out(board, i, plain)
             if many[i] == -1:
                 board.label[i] = left[i, 0]
                 many[i] = 1
@@ -120,9 +125,10 @@ def settle_labels(board: Board, labels: int) -> None:
 
 
 @inner
-def strike_out(board: Board, i: int) -> bool:
+def strike_out(board: Board, i: int, plain: int) -> bool:
     """Strike out labels of block i that its cheapest label beats whatever the neighbours show."""
     cost, near, beside, left, many = board.cost, board.near, board.beside, board.left, board.many
+    has, plains = board.has, board.plains
     best = left[i, 0]
     for a in range(1, -many[i]):
         if cost[i, left[i, a]] < cost[i, best]:
@@ -135,13 +141,26 @@ def strike_out(board: Board, i: int) -> bool:
             j = beside[i, d]
             if j == NOBODY or many[j] > 0:
                 continue
-            least = near[label, left[j, 0]] - near[best, left[j, 0]]
-            for b in range(1, -many[j]):
-                least = min(least, near[label, left[j, b]] - near[best, left[j, b]])
+            # The least of near[label, l] − near[best, l]. Labels of one input each are equally far from all others of one input,
+            # so that most l need not be looked at.
+            if label >= plain or best >= plain:
+                least = near[label, left[j, 0]] - near[best, left[j, 0]]
+                for b in range(1, -many[j]):
+                    least = min(least, near[label, left[j, b]] - near[best, left[j, b]])
+            elif has[j, label] == 1:
+                least = -near[best, label]
+            else:
+                least = np.int64(0) if plains[j] > has[j, best] else near[label, best]
+                for mixed in range(plain, near.shape[0]):
+                    if has[j, mixed] == 1:
+                        least = min(least, near[label, mixed] - near[best, mixed])
             lead += least
         if label == best or lead <= 0:
             left[i, count] = label
             count += 1
+        else:
+            has[i, label] = 0
+            plains[i] -= label < plain
     changed = count < -many[i]
     many[i] = -count
     return bool(changed)
@@ -167,8 +186,29 @@ def find_island(board: Board, start: int, seen: Ints) -> int:
 
 
 @inner
-def eliminate(board: Board, count: int) -> bool:
-    """Labels of an island that are exactly best; False, with nothing done, if a table would get too large."""
+def fits(board: Board, count: int) -> bool:
+    """Whether the table stays small enough all the way through an island."""
+    beside, many, island = board.beside, board.many, board.island
+    size, open_from = 1.0, 0
+    for at in range(count):
+        i = island[at]
+        size *= many[i]
+        if size > len(board.table):
+            return False
+        for before in range(open_from, at + 1):
+            j = island[before]
+            ended = np.int64(-1)  # the last block of the island that j is joined to
+            for d in range(4):
+                if beside[j, d] != NOBODY and many[beside[j, d]] > 1:
+                    ended = max(ended, beside[j, d])
+            if max(ended, j) == i or (before == at and ended < j):
+                size /= many[j]
+    return True
+
+
+@inner
+def eliminate(board: Board, count: int) -> None:
+    """Labels of an island that are exactly best."""
     cost, near, beside, left, many = board.cost, board.near, board.beside, board.left, board.many
     island, front, fronts = board.island, board.front, board.fronts
     table, spare = board.table, board.spare
@@ -177,8 +217,6 @@ def eliminate(board: Board, count: int) -> bool:
     for at in range(count):
         i = island[at]
         options = many[i]
-        if size * options > len(table):
-            return False
         for s in range(size):
             for a in range(options):
                 spare[s * options + a] = table[s] + cost[i, left[i, a]]
@@ -206,7 +244,6 @@ def eliminate(board: Board, count: int) -> bool:
             used += size
             gone += 1
     trace_back(board, gone)
-    return True
 
 
 @inner

@@ -97,6 +97,8 @@ def new_board(blocks: int, labels: int, beside: Ints) -> Board:
         np.zeros(blocks, np.int64),
         np.zeros((blocks, labels), np.int64),
         np.zeros(blocks, np.int64),
+        np.zeros((blocks, labels), np.uint8),
+        np.zeros(blocks, np.int64),
         np.zeros(blocks, np.int64),
         np.zeros(MOST_STATES, np.int64),
         np.zeros(MOST_STATES, np.int64),
@@ -152,7 +154,7 @@ def run_sweep(part: Part, board: Board, weights: Weights, soft: bool, descent: b
         take_output(part, j)
         labels = fill_board(part, board, weights, j, soft)
         exact[0] += 1
-        exact[1] += solve_board(board, labels)
+        exact[1] += solve_board(board, labels, len(part.total))
         read_board(part, board, j)
         count_output(part, j)
         if not descent:

@@ -25,6 +25,9 @@ def moved_labels(cost: Ints, near: Ints, beside: Ints, label: Ints, left: Ints, 
         for a in range(many[i]):
             usable[i, left[i, a]] = True
             known[left[i, a]] = True
+    shown = np.zeros(labels, np.int64)  # how many blocks have the label now
+    for i in island:
+        shown[label[i]] += 1
     tried = np.zeros((labels, labels), np.int64)
     changes = 1  # a pair of labels is tried again only if something has changed since
     improved = True
@@ -32,11 +35,16 @@ def moved_labels(cost: Ints, near: Ints, beside: Ints, label: Ints, left: Ints, 
         improved = False
         for first in range(labels):
             for second in range(first + 1, labels):
-                if known[first] and known[second] and tried[first, second] < changes:
+                if shown[first] + shown[second] == 0 or tried[first, second] >= changes:
+                    continue
+                if known[first] and known[second]:
                     tried[first, second] = changes
                     if move(cost, near, beside, label, many, usable, island, memory, first, second):
                         changes += 1
                         improved = True
+                        shown[:] = 0
+                        for i in island:
+                            shown[label[i]] += 1
 
 
 @inner
@@ -101,13 +109,13 @@ def move(
 ) -> bool:
     """Whether the best choice between two labels, made for every block that shows one of them, is cheaper; then it is made."""
     inside = memory[INSIDE]
-    inside[:] = 0
     count = 0
     for i in island:
+        inside[i] = 0
         if (label[i] == first or label[i] == second) and usable[i, first] and usable[i, second]:
             inside[i] = 1
             count += 1
-    if count == 0:
+    if count == 0 or not may_gain(cost, near, beside, label, many, island, inside, first, second):
         return False
     gain = fill_move(cost, near, beside, label, many, island, memory, first, second)
     least = -saturate(memory, beside, island)
@@ -117,6 +125,37 @@ def move(
         if inside[i] > 0:
             label[i] = first if inside[i] == 2 else second
     return True
+
+
+@inner
+def may_gain(
+    cost: Ints,
+    near: Ints,
+    beside: Ints,
+    label: Ints,
+    many: Ints,
+    island: Ints,
+    inside: Ints,
+    first: int,
+    second: int,
+) -> bool:
+    """Whether some block would be cheaper with the other label if its neighbours did what suits it; else no move is."""
+    for i in island:
+        if inside[i] == 0:
+            continue
+        now = label[i]
+        other = first + second - now
+        gain = cost[i, now] - cost[i, other]
+        for d in range(4):
+            j = beside[i, d]
+            if j == NOBODY or many[j] == 1:
+                continue
+            gain += near[now, label[j]]
+            if inside[j] == 0:
+                gain -= near[other, label[j]]
+        if gain > 0:
+            return True
+    return False
 
 
 @inner

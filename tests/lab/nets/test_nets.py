@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import multimix as mm
-from multimix.lab.nets import NETWORKS, network, parameter_groups
+from multimix.lab.nets import NETWORKS, OF_POINTS, network, parameter_groups
 
-FULL = [name for name in NETWORKS if not name.endswith("_small")]
+OF_IMAGES = [name for name in NETWORKS if name not in OF_POINTS]
+FULL = [name for name in OF_IMAGES if not name.endswith("_small")]
 SMALL = [f"{name}_small" for name in FULL]
 
 COUNTS = {
@@ -54,7 +55,7 @@ def test_the_reference_size_is_in_the_description():
 
 
 def test_every_network_has_its_stages_and_a_small_sibling_of_the_same_class():
-    assert sorted(NETWORKS) == sorted(FULL + SMALL)
+    assert sorted(OF_IMAGES) == sorted(FULL + SMALL)
     for name in FULL:
         with torch.device("meta"):
             net, small = network(name, 10), network(f"{name}_small", 10)
@@ -65,7 +66,7 @@ def test_every_network_has_its_stages_and_a_small_sibling_of_the_same_class():
         assert count(small) < count(net) / 10
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_any_batch_gives_one_row_of_logits_per_sample(name):
     net = network(name, 7).eval()
     with torch.no_grad():
@@ -74,18 +75,30 @@ def test_any_batch_gives_one_row_of_logits_per_sample(name):
         torch.testing.assert_close(net(images(name, 3)[1:2]), logits[1:2], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if "vgg" not in name])
+@pytest.mark.parametrize("name", [name for name in OF_IMAGES if "vgg" not in name])
 @pytest.mark.parametrize("side", [37, 64, 224])
 def test_images_of_any_size_pass(name, side):
     with torch.device("meta"), torch.no_grad():
         assert network(name, 7).eval()(torch.empty(2, 3, side, side + 8)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_other_numbers_of_channels(name):
     with torch.device("meta"), torch.no_grad():
         net = network(name, 7, in_channels=2).eval()
         assert net(torch.empty(2, 2, *images(name, 1).shape[2:])).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", OF_POINTS)
+def test_clouds_of_any_number_of_points_pass_and_their_order_does_not_matter(name):
+    net, x = network(name, 7, in_channels=3), torch.randn(4, 31, 3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = net(x)
+        assert logits.shape == (4, 7)
+        assert net(x[:, :5]).shape == (4, 7)
+        torch.testing.assert_close(net(x.flip(1)), logits)
+        assert network(name, 3, in_channels=2)(x[..., :2]).shape == (4, 3)
+    assert (logits[0] - logits[1]).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("suffix", ["", "_small"])
@@ -210,7 +223,7 @@ def test_networks_by_import_path():
             "preact_resnet",
             {},
             r"no network 'preact_resnet' \(did you mean 'preact_resnet18'\?\); there are preact_resnet18, .*, vgg11_small, "
-            r"and any other by package\.module:name",
+            r"pointnet, and any other by package\.module:name",
         ),
         (None, {}, r"no network None; there are preact_resnet18, "),
         (

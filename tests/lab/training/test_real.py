@@ -9,7 +9,7 @@ from multimix.lab.training.run import planned, train
 from real_data import real_folder
 
 
-@pytest.mark.parametrize("arm", arm_names())
+@pytest.mark.parametrize("arm", arm_names("images"))
 def test_cifar100_smoke_trains_with_every_method(arm, tmp_path):
     runs = planned(recipe("cifar100_preact_resnet18"), scale="smoke", method=arm, k=2, changes={"running.device": "cpu"})
     (found,) = train(runs, data=real_folder("cifar100"), out=tmp_path, note=lambda sentence: None)

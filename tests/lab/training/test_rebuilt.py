@@ -15,7 +15,10 @@ from multimix.lab.training.settings import described
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_and_arm(name, scale):
     recipe = RECIPES[name]
-    for arm in arm_names():
+    arms = arm_names(recipe.settings(scale).data.entry().layout)
+    if name == "speech":  # spectrograms are not augmented
+        arms = [arm for arm in arms if not arm.startswith("batch_augmentation")]
+    for arm in arms:
         settings = arm_settings(recipe, recipe.settings(scale), arm, 3)
         again = rebuilt(json.loads(json.dumps(described(settings))))
         assert again == settings

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...checks import nearest
-from . import cifar, cub, fashion_mnist, imagenet, speech, tiny_imagenet
+from . import cifar, cub, fashion_mnist, imagenet, shapes, speech, tiny_imagenet
 from .augment import Augment, CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation
 from .base import BadFile, Files, Images, Split, Splits
 from .digits import read_digits
@@ -23,6 +23,7 @@ __all__ = [
     "Files",
     "Flip",
     "Images",
+    "Layout",
     "Loader",
     "Normalise",
     "PaddedCrop",
@@ -35,6 +36,7 @@ __all__ = [
     "read",
 ]
 
+Layout = Literal["images", "points"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -44,6 +46,8 @@ class DataSet:
 
     ``mean`` and ``std`` are those of the protocols, of pixels in 0 … 1. ``size`` is [C, H, W] of what networks see. ``counts``
     are the official numbers of samples. ``listed`` gives the samples as files where ``read`` would decode them all.
+
+    The ``layout`` "points" means clouds: batches are ``[B, N, 3]``, ``size`` is [3, N], and nothing is normalised.
     """
 
     name: str
@@ -51,10 +55,16 @@ class DataSet:
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    size: tuple[int, int, int]
+    size: tuple[int, ...]
     counts: Mapping[str, int]
     folders: tuple[str, ...] = ()
     listed: Callable[..., Splits[Split]] | None = None
+    layout: Layout = "images"
+
+    @property
+    def last_steps(self) -> tuple[Normalise, ...]:
+        """What every sample goes through last."""
+        return () if self.layout == "points" else (Normalise(self.mean, self.std),)
 
 
 def _bytes(*values: float) -> tuple[float, ...]:
@@ -95,9 +105,14 @@ _FASHION = DataSet(
     {"train": 60_000, "test": 10_000}, fashion_mnist.FOLDERS,
 )  # fmt: skip
 _DIGITS = DataSet("digits", read_digits, 10, (0.3054,), (0.3753,), (1, 8, 8), {"train": 1_433, "test": 364})
+_SHAPES = DataSet(
+    "shapes", shapes.read_shapes, len(shapes.CLASSES), (), (), (3, shapes.POINTS),
+    {"train": len(shapes.CLASSES) * shapes.PER_KIND, "test": len(shapes.CLASSES) * shapes.TEST_PER_KIND}, layout="points",
+)  # fmt: skip
 
 DATASETS: Mapping[str, DataSet] = {
-    entry.name: entry for entry in (_CIFAR10, _CIFAR100, _TINY, _IMAGENET, _CUB200, _SPEECH1, _SPEECH2, _FASHION, _DIGITS)
+    entry.name: entry
+    for entry in (_CIFAR10, _CIFAR100, _TINY, _IMAGENET, _CUB200, _SPEECH1, _SPEECH2, _FASHION, _DIGITS, _SHAPES)
 }
 
 

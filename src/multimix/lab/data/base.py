@@ -55,9 +55,13 @@ class Images:
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self.check_pixels()
+        _check_labels(self.labels, len(self.pixels), self.classes)
+
+    def check_pixels(self) -> None:
+        """Raise one sentence unless they are images; other samples may have other axes."""
         if self.pixels.ndim != 4 or self.pixels.dtype not in (torch.uint8, torch.float32):
             raise ValueError(f"pixels must be uint8 or float32 [N, C, H, W], got {self.pixels.dtype} {list(self.pixels.shape)}")
-        _check_labels(self.labels, len(self.pixels), self.classes)
 
     def __len__(self) -> int:
         return len(self.labels)

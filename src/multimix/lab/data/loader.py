@@ -22,7 +22,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Loader:
-    """``(x float32 [rows, C, H, W], y int64 [rows])`` for every step of an epoch.
+    """``(x float32 [rows, C, H, W], y int64 [rows])`` for every step of an epoch; clouds are ``[rows, N, 3]``.
 
     ``batch`` counts the samples of one step in all ``world`` processes together; process ``rank`` gets its equal share of them,
     in order. Of a last, smaller batch the first processes may get one row more than the others, or the last ones none.
@@ -120,7 +120,9 @@ class _Steps(Dataset[Batch | BadFile]):
         except BadFile as bad:
             return bad  # raised in a worker, torch would bury the sentence in a traceback
         rows = (torch.arange(loader.repeats)[:, None] * len(index) + mine).flatten()
-        pixels = pixels.repeat(loader.repeats, 1, 1, 1) if isinstance(pixels, Tensor) else pixels * loader.repeats
+        pixels = (
+            pixels.repeat(loader.repeats, *[1] * (pixels.ndim - 1)) if isinstance(pixels, Tensor) else pixels * loader.repeats
+        )
         x, y = loader.augment.apply(pixels, draws[rows]), labels.repeat(loader.repeats)
         return (x[:0], y[:0]) if nothing else (x, y)
 

@@ -115,6 +115,8 @@ def run_subject(
     k = f" K = {about['k']}" if counts_k(about["arm"]) else ""
     own = replace(settings.data, name=samples.data_set or settings.data.name)
     foreign = own.name != settings.data.name
+    if own.entry().layout != settings.data.entry().layout:
+        raise ValueError(f"{run.name} was trained on {settings.data.name}, and {own.name} has samples of another kind")
     part = samples.part or (settings.data.report if not foreign else _only_part(own.name))
     per_class = None if samples.whole else samples.per_class or (None if foreign else settings.data.report_per_class)
 

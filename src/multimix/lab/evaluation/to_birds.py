@@ -30,6 +30,8 @@ def transferred(subject: Subject, options: TransferOptions, *, workers: int, pro
     """What was measured after every epoch (or step)."""
     if subject.folder is None or subject.settings is None:
         raise ValueError("transfer of a network that is no run is multimix.lab.evaluators.transfer.transfer in Python")
+    if subject.entry.layout != "images":
+        raise ValueError(f"transfer needs a network of images, {subject.title} was trained on {subject.settings.data.name}")
     train, test = birds(subject.folder, options)
     return transfer(
         subject.network,

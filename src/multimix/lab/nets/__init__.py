@@ -1,4 +1,4 @@
-"""The networks of the paper as plain modules, a small sibling of each for CPU work, any other module by import path.
+"""The networks of the paper as plain modules, a small sibling of each for CPU work, one for clouds, any other by import path.
 
 They know nothing about mixing. The whole signal passes ``stem``, ``stage1``, ``stage2``, … one after the other, so manifold mixup
 reaches it by those names; ``mix_layers`` of a network has the points where the reference mixes (None is the input).
@@ -13,13 +13,25 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ...checks import nearest
+from ..points.net import PointNet
 from .preact_resnet import PreActResNet, preact_resnet18, preact_resnet18_small
 from .resnet import ResNet, resnet50, resnet50_small
 from .resnext import ResNeXt, resnext29_4_24, resnext29_4_24_small
 from .vgg import SpeechVGG, vgg11, vgg11_small
 from .wide_resnet import WideResNet, wrn16_8, wrn16_8_small
 
-__all__ = ["NETWORKS", "PreActResNet", "ResNeXt", "ResNet", "SpeechVGG", "WideResNet", "network", "parameter_groups"]
+__all__ = [
+    "NETWORKS",
+    "OF_POINTS",
+    "PointNet",
+    "PreActResNet",
+    "ResNeXt",
+    "ResNet",
+    "SpeechVGG",
+    "WideResNet",
+    "network",
+    "parameter_groups",
+]
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "preact_resnet18": preact_resnet18,
@@ -32,7 +44,9 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet50_small": resnet50_small,
     "vgg11": vgg11,
     "vgg11_small": vgg11_small,
+    "pointnet": PointNet,
 }
+OF_POINTS = ("pointnet",)  # these take clouds [B, N, 3], all others images
 
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 

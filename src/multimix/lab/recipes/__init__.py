@@ -16,6 +16,7 @@ from . import (
     effect_of_k,
     gradient_norm,
     imagenet,
+    shapes_pointnet,
     speech,
     tiny_imagenet,
     training_time,
@@ -37,6 +38,7 @@ RECIPES: Mapping[str, Recipe] = {
         effect_of_k.RECIPE,
         training_time.RECIPE,
         gradient_norm.RECIPE,
+        shapes_pointnet.RECIPE,
     )
 }
 

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from ... import methods as registry
 from ...checks import nearest
-from ...methods import Method, NoMix
+from ...methods import InputMixup, ManifoldMixup, Method, NoMix
 from ...mix_block import NewBlock
 from ...style_small import NewPair
-from ..training.settings import Settings
+from .. import nets
+from ..data import Layout
+from ..training.settings import Augmentation, Settings
 from .base import Recipe
 
 SMOOTHING = 0.1
@@ -34,13 +36,15 @@ def _larger(settings: Settings, k: int) -> Settings:
 
 
 def _repeated(settings: Settings, k: int) -> Settings:
+    if settings.augment == Augmentation():
+        raise ValueError(f"batch augmentation shows augmented samples, and the recipe on {settings.data.name} augments none")
     return replace(settings, repeats=k, augment=replace(settings.augment, rotation=ROTATION))
 
 
 STRATEGIES: Mapping[str, Strategy] = {
     "smoothing": Strategy("none", _smoothed, f"no mixing, labels smoothed by {SMOOTHING}"),
     "large_batch": Strategy("none", _larger, "no mixing, K times the batch"),
-    "large_batch_mixup": Strategy("mixup", _larger, "mixup with one λ, K times the batch"),
+    "large_batch_mixup": Strategy("mixup", _larger, "mixup with one λ (of every share, where it is cut), K times the batch"),
     "batch_augmentation": Strategy("none", _repeated, "no mixing, K augmentations of every sample in one batch"),
     "batch_augmentation_mixup": Strategy("mixup", _repeated, "K augmentations of every sample in one batch, then mixup"),
 }
@@ -54,14 +58,17 @@ NETWORKS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def arm_names() -> list[str]:
-    """Every name that ``--method`` takes, without aliases."""
-    return [kind.name for kind in _kinds()] + list(STRATEGIES)
+# They mix number by number, whatever the axes mean.
+ANY_LAYOUT = (NoMix.name, InputMixup.name, ManifoldMixup.name)
+WORDS: Mapping[Layout, str] = {"images": "images", "points": "clouds of points"}
 
 
-def _kinds() -> list[type[Method]]:
-    """Those that mix what recipes train on."""
-    return [kind for kind in registry.METHODS if kind.layout == "images"]
+def arm_names(layout: Layout | None = None) -> list[str]:
+    """Every name that ``--method`` takes, without aliases; with a ``layout``, those that can be trained on such data."""
+    mixing = [kind.name for kind in registry.METHODS if layout in (None, kind.layout) or kind.name in ANY_LAYOUT]
+    # All augmentations are for images.
+    beside = [name for name, strategy in STRATEGIES.items() if layout != "points" or strategy.changed is not _repeated]
+    return mixing + beside
 
 
 def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settings:
@@ -69,6 +76,7 @@ def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settin
 
     K is the number of interpolations; for a batch strategy it is the factor, and the method inside has K = 1.
     """
+    _check_together(settings, arm)
     strategy = STRATEGIES.get(arm)
     if strategy is None:
         return replace(settings, method=_method(recipe, settings, arm, k))
@@ -77,7 +85,8 @@ def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settin
 
 def arm_name(name: str) -> str:
     """The name that results carry, for a name or an alias."""
-    known = {key: kind.name for kind in _kinds() for key in (kind.name, *kind.aliases)} | {key: key for key in STRATEGIES}
+    own = {key: kind.name for kind in registry.METHODS for key in (kind.name, *kind.aliases)}
+    known = own | {key: key for key in STRATEGIES}
     if name not in known:
         raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(arm_names())}")
     return known[name]
@@ -86,6 +95,19 @@ def arm_name(name: str) -> str:
 def counts_k(arm: str) -> bool:
     """Whether K means something for the arm."""
     return arm not in (NoMix.name, "smoothing")
+
+
+def _check_together(settings: Settings, arm: str) -> None:
+    """Raise one sentence unless arm, network and augmentation are for what the data are."""
+    layout: Layout = settings.data.entry().layout
+    other: Layout = "images" if layout == "points" else "points"
+    rest, network = f"is for {WORDS[other]}, and {settings.data.name} has {WORDS[layout]}", settings.network.name
+    if arm not in arm_names(layout):
+        raise ValueError(f"{arm} {rest}, on which {', '.join(arm_names(layout))} can be trained")
+    if network in nets.NETWORKS and (network in nets.OF_POINTS) != (layout == "points"):
+        raise ValueError(f"the network {network} {rest}")
+    if layout == "points" and settings.augment != Augmentation():
+        raise ValueError(f"every field of augment {rest}")
 
 
 def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:

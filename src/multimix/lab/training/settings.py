@@ -11,7 +11,7 @@ from ... import loss as losses
 from ...checks import check_share
 from ...forward import Loss
 from ...methods import Method
-from ..data import Augment, CenterCrop, DataSet, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
+from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from ..data.augment import Step
 from ..nets import network
 from ..results import digest
@@ -74,15 +74,16 @@ class Augmentation:
         if self.smallest_crop is not None and self.size is not None:
             steps.append(RandomResizedCrop(self.size, (self.smallest_crop, 1.0)))
         elif self.padding:
-            steps.append(PaddedCrop(data.size[1:], self.padding))
-        return Augment((*steps, *([Flip()] if self.flip else []), Normalise(data.mean, data.std)))
+            _, height, width = data.size
+            steps.append(PaddedCrop((height, width), self.padding))
+        return Augment((*steps, *([Flip()] if self.flip else []), *data.last_steps))
 
     def evaluation(self, data: DataSet) -> Augment:
         """The steps of a sample that is only looked at: nothing is drawn."""
         steps: list[Step] = [Resize(self.evaluate_resize)] if self.evaluate_resize else []
         if self.evaluate_crop:
             steps.append(CenterCrop(self.evaluate_crop))
-        return Augment((*steps, Normalise(data.mean, data.std)))
+        return Augment((*steps, *data.last_steps))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""Clouds of points through everything that is done to a run: planned, trained, stopped, resumed, evaluated, reported."""
+
+import pytest
+import torch
+
+import multimix as mm
+from multimix.lab.data import read
+from multimix.lab.evaluation.base import Options
+from multimix.lab.evaluation.measures import evaluator
+from multimix.lab.evaluation.subject import run_subject
+from multimix.lab.recipes import SCALES, recipe
+from multimix.lab.recipes.arms import arm_names
+from multimix.lab.reporting.command import reports
+from multimix.lab.reporting.samples import first_batch
+from multimix.lab.rows import read_rows
+from multimix.lab.sweep.plan import swept
+from multimix.lab.training.loop import Training
+from multimix.lab.training.run import engine, planned, train
+from multimix.lab.training.watching import Watcher
+from multimix.lab.training.weights import weights_digest
+
+RECIPE = recipe("shapes_pointnet")
+CAN = ["none", "mixup", "manifoldmix", "sagemix", "smoothing", "large_batch", "large_batch_mixup"]
+OURS = "on which none, mixup, manifoldmix, sagemix, smoothing, large_batch, large_batch_mixup can be trained"
+
+
+def smoke(method, k=2, **changes):
+    changes = {"running.device": "cpu", **changes}
+    (run,) = planned(RECIPE, scale="smoke", method=method, k=k, changes=changes)
+    return run
+
+
+def silent(sentence):
+    """Nothing is told."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Every arm that can be trained on clouds, in one folder of results."""
+    out = tmp_path_factory.mktemp("runs")
+    train([smoke(arm) for arm in CAN], data="nowhere", out=out, note=silent)
+    return out
+
+
+def test_every_arm_that_fits_is_trained(trained):
+    rows = read_rows(trained / "results.jsonl")
+    assert [row["arm"] for row in rows] == CAN == arm_names("points")
+    assert all(epoch["loss"] > 0 for row in rows for epoch in row["epochs"])
+    assert len({row["weights"] for row in rows}) == len(CAN)
+    seen = {row["arm"]: row["epochs"][0]["rows"] / row["epochs"][0]["images"] for row in rows}
+    assert seen == {arm: 2 if arm in ("mixup", "manifoldmix", "sagemix") else 1 for arm in CAN}
+
+
+@pytest.mark.parametrize("arm", sorted({*arm_names()} - {*CAN}))
+def test_the_others_are_refused_before_anything_is_trained(arm):
+    sentence = f"^{arm} is for images, and shapes has clouds of points, {OURS}$"
+    with pytest.raises(ValueError, match=sentence):
+        smoke(arm)
+    with pytest.raises(ValueError, match=sentence):
+        swept(RECIPE, scale="smoke", methods=["none", arm], ks=[1], seeds=[0])
+
+
+def test_clouds_are_not_mixed_where_there_are_images():
+    with pytest.raises(ValueError, match="^sagemix is for clouds of points, and cifar100 has images, on which none, cutout, "):
+        planned(recipe("cifar100_wrn16_8"), method="sagemix")
+    assert "sagemix" not in arm_names("images")
+    assert {*arm_names("images")} | {"sagemix"} == {*arm_names()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"network.name": "vgg11_small"}, "the network vgg11_small is for images, and shapes has clouds of points"),
+        ({"augment.flip": "true"}, "every field of augment is for images, and shapes has clouds of points"),
+        ({"data.name": "digits"}, "the network pointnet is for clouds of points, and digits has images"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        smoke("none", **changes)
+
+
+def test_the_options_of_the_methods():
+    for scale in SCALES:
+        found = {arm: planned(RECIPE, scale=scale, method=arm, k=5)[0].settings.method for arm in CAN[1:4]}
+        assert found == {
+            "mixup": mm.InputMixup(k=5, alpha=1.0),
+            "manifoldmix": mm.ManifoldMixup(k=5, alpha=2.0, layers=("head.0",)),
+            "sagemix": mm.SageMix(k=5, sigma=2.0),
+        }
+    assert {row.paper for row in RECIPE.rows} == {None}
+
+
+class Stopping(Watcher):
+    """Keeps the state after an update, and stops there."""
+
+    def __init__(self, after):
+        self.after, self.kept = after, None
+
+    def due(self, updates):
+        return False
+
+    def between(self, updates, state, due):
+        if updates == self.after:
+            self.kept = state()
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits():
+    run, splits = smoke("sagemix"), read("shapes", "nowhere")
+    whole = Training(run.settings, 0, splits, engine(run.settings))
+    whole.run(None)
+    stopping = Stopping(after=7)  # in the second epoch
+    with pytest.raises(KeyboardInterrupt):
+        Training(run.settings, 0, splits, engine(run.settings)).run(stopping)
+    again = Training(run.settings, 0, splits, engine(run.settings))
+    again.load(stopping.kept)
+    assert (again.at.epoch, again.at.step) == (1, 2)
+    again.run(None)
+    assert weights_digest(again.network) == weights_digest(whole.network)
+    assert [epoch.loss for epoch in again.at.history] == [epoch.loss for epoch in whole.at.history]
+
+
+def test_the_first_update_is_drawn_again_as_the_network_saw_it():
+    run, seen = smoke("sagemix"), []
+    training = Training(run.settings, 0, read("shapes", "nowhere"), engine(run.settings))
+    training.network.register_forward_pre_hook(lambda module, given: seen.append(given[0].detach()) if module.training else None)
+    training.run(None)
+    batch = first_batch(run.settings, 0, training.train)
+    assert list(batch.mixed.shape) == [2, 10, 48, 3]
+    assert torch.equal(batch.mixed.flatten(0, 1), seen[0])
+
+
+def of_sagemix(trained):
+    (row,) = [row for row in read_rows(trained / "results.jsonl") if row["arm"] == "sagemix"]
+    return run_subject(trained / row["folder"], "nowhere", device="cpu"), row
+
+
+@pytest.mark.parametrize("name", ["error", "calibration", "gradient_norm", "training_time"])
+def test_it_is_evaluated(name, trained):
+    subject, row = of_sagemix(trained)
+    found = evaluator(name).measure(subject, Options(ks=(1, 2), batches=2), iter)
+    assert found.numbers
+    if name == "error":
+        assert found.numbers["error"] == pytest.approx(row["outcome"]["last"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("localization", "shapes has no boxes"),
+        ("corruption", "pixels must lie in 0 … 1"),
+        ("transfer", "nowhere must be or hold"),
+    ],
+)
+def test_what_is_about_pictures_is_refused_in_one_sentence(name, sentence, trained):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        evaluator(name).measure(of_sagemix(trained)[0], Options(), iter)
+
+
+def test_a_report_shows_mixed_clouds(trained, tmp_path):
+    _, row = of_sagemix(trained)
+    (found,) = reports([trained / row["folder"]], out=tmp_path, data="nowhere")
+    assert [path.name for path in found.figures if path.name.startswith("samples")] == ["samples-1.png"]
+    assert "not in the paper" in found.page.read_text()
