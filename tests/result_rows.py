@@ -8,9 +8,17 @@ from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.recipes.base import Recipe, Row
 from multimix.lab.training.history import Epoch, outcome
 from multimix.lab.training.schedule import Milestones
-from multimix.lab.training.settings import Data, Network, Settings, described
+from multimix.lab.training.settings import Augmentation, Data, Network, Settings, described
 
-BASE = Settings(Data("cifar100"), Network("preact_resnet18"), NoMix(), Milestones(0.2, (100.0,)), epochs=3, batch=100)
+BASE = Settings(
+    Data("cifar100"),
+    Network("preact_resnet18"),
+    NoMix(),
+    Milestones(0.2, (100.0,)),
+    epochs=3,
+    batch=100,
+    augment=Augmentation(flip=True),
+)
 ROWS = (Row("none", 1, 23.53), Row("mixup", 1, 22.49), Row("mixup", 5), Row("puzzlemix", 5, 19.19))
 ENVIRONMENT = {"commit": "abc1234", "torch": "2.13.0", "threads": "2"}
 

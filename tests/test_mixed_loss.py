@@ -147,7 +147,7 @@ def test_a_clean_loss_that_would_be_lost_is_refused(method):
         "Mix": lambda: mm.Mix(method, CLASSES, model=model),
     }.items():
         with pytest.raises(
-            ValueError, match=f"with clean_weight=1 adds a clean loss, which {where} cannot hand out: use mixed_loss"
+            ValueError, match=f"adds a clean loss of weight 1, which {where} cannot hand out: use mixed_loss"
         ):
             call()
     assert model.seen == []

@@ -90,3 +90,13 @@ def test_a_description_alone_mixes_nothing_and_says_what_to_do():
 def test_a_layer_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="stage3"):
         SAMix(block=NewBlock("stage3")).fitted(model(), X)
+
+
+def test_what_cannot_be_learnt_from_is_refused():
+    method = SAMix(block=NewBlock("2"))
+    with pytest.raises(TypeError, match="x must be a torch.Tensor, got ndarray"):
+        method.fitted(model(), X.numpy())
+    with pytest.raises(ValueError, match="^images must be finite"):
+        method.fitted(model(), X * float("nan"))
+    with pytest.raises(ValueError, match="^updates must be a whole number, at least 1, or None, got 0"):
+        method.fitted(model(), X, updates=0)

@@ -50,8 +50,8 @@ def check_labels(y: Tensor, x: Tensor) -> None:
         raise ValueError("y must be finite, got NaN or infinity")
 
 
-def check_finite(x: Tensor) -> None:
-    """Raise if ``x`` holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
+def check_finite(x: Tensor, name: str = "x") -> None:
+    """Raise if ``x``, called ``name``, holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
     if not x.is_floating_point() or not readable(x):
         return
     x = x.detach()
@@ -60,7 +60,7 @@ def check_finite(x: Tensor) -> None:
         return
     bad = (~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero().flatten().tolist()
     if bad:
-        raise ValueError(f"x must be finite, got NaN or infinity in sample {', '.join(map(str, bad[:5]))} of the batch")
+        raise ValueError(f"{name} must be finite, got NaN or infinity in sample {', '.join(map(str, bad[:5]))} of the batch")
 
 
 def check_spatial(x: Tensor, method: str) -> None:
@@ -81,7 +81,8 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
     saliency = saliency if saliency.is_floating_point() else saliency.float()
     low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
-        raise NotFiniteError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}")
+        hint = ": the model's own numbers, its weights or its statistics, are not finite any more" if low != low else ""
+        raise NotFiniteError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}{hint}")
     return saliency
 
 

@@ -106,7 +106,7 @@ def mixed_loss(
 class Term(NamedTuple):
     """A part of the loss of a batch, with the logits and targets it was taken of; the parts add up to the whole.
 
-    ``carried`` are keywords for the call of the next batch, for methods that remember; in one part at most, else empty.
+    ``carried`` are keywords for the call of the next batch, for methods that remember: after the last part they are complete.
     """
 
     loss: Tensor
@@ -140,6 +140,11 @@ def mixed_terms(
     target = _checked(model, method, x, y, num_classes, smoothing, given)
     plan, chosen, told = prepared_plan(model, method, x, y, output=output, generator=generator, given=given)
 
+    carried: dict[str, Tensor] = {}
+    if chosen is not None and not chosen.carries:
+        # One of several was drawn, and what another remembers waits for its turn.
+        carried.update({name: given[name] for name in method.carries if given.get(name) is not None})
+
     def term(part: Plan, first: bool) -> Term:
         watched = None if chosen is None or isinstance(part, UnmixedPlan) else chosen.watches
         with captured(model, watched) as seen:
@@ -153,11 +158,8 @@ def mixed_terms(
             value = value + chosen.extra_loss(model, part, seen[0]) * share
         if chosen is not None and first:
             value = sum(_losses_beside(chosen, told, loss, target, smoothing, logits.shape[1:2]), start=value)
-        carried = (chosen or method).carried(part, x, mixed_target, logits)
-        if first and chosen is not None and not chosen.carries:
-            # One of several was drawn, and what another remembers waits for its turn.
-            carried = {name: given[name] for name in method.carries if given.get(name) is not None}
-        return Term(value, logits, mixed_target, carried)
+        carried.update((chosen or method).carried(part, x, mixed_target, logits))
+        return Term(value, logits, mixed_target, dict(carried))
 
     parts = [plan] if steps is None else list(plan.split(steps))
     return [partial(term, part, i == 0) for i, part in enumerate(parts)]
@@ -280,6 +282,9 @@ def _checked(
     check_labels(y, x)
     check_share("smoothing", smoothing)
     check_finite(x)
+    for name in method.carries:
+        if isinstance(given.get(name), Tensor):
+            check_finite(given[name], name)
     check_layers(model, method.mixes_at)
     if method.watches is not None:
         watched_layer(model, method.watches)

@@ -122,3 +122,13 @@ def test_half_precision_features_and_wrapped_models():
     named = nn.Sequential(OrderedDict(net=Network(dtype=torch.float32)))
     same = mm.mixed_loss(named, replace(method, features="net.body", head="net.head"), x, y, generator=seeded(1), **history)
     assert torch.equal(same, full)
+
+
+def test_a_history_that_is_not_finite_is_refused_before_the_model_runs():
+    x, y = images(4, 2, 9, 9, dtype=torch.float64), labels(4)
+    for name in ("history_x", "history_target"):
+        history = past(4, 2, 9, 9, dtype=torch.float64)
+        history[name] = history[name].clone()
+        history[name][1, 0] = float("nan")
+        with pytest.raises(ValueError, match=f"^{name} must be finite, got NaN or infinity in sample 1"):
+            mm.mixed_loss(Network(), RecursiveMix(k=2), x, y, **history)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_batch
+from ..checks import check_batch, check_finite, is_whole
 from ..generator import resolved
 from ..logits import Output
 from ..mix_block import MixBlock
@@ -121,6 +121,10 @@ class Method(ABC):
         described = None if self.works_with is None else getattr(self, self.works_with)
         if not isinstance(described, NewNetwork):
             return self
+        check_batch(images)
+        check_finite(images, "images")
+        if updates is not None and (not is_whole(updates) or updates < 1):
+            raise ValueError(f"updates must be a whole number, at least 1, or None, got {updates!r}")
         made = described.made(model, images, updates=updates, generator=resolved(generator), blank=blank)
         changed: Any = {self.works_with: made}
         fitted: Method = replace(self, **changed)  # type: ignore[type-var]  # methods are dataclasses
@@ -199,8 +203,8 @@ def check_no_clean_loss(method: Method, where: str) -> None:
         )
     if method.clean_weight > 0:
         raise ValueError(
-            f"{type(method).__name__} with clean_weight={method.clean_weight:g} adds a clean loss, which {where} cannot hand "
-            "out: use mixed_loss"
+            f"{type(method).__name__} adds a clean loss of weight {method.clean_weight:g}, which {where} cannot hand out: "
+            "use mixed_loss or mixed_terms"
         )
     if method.learners:
         raise ValueError(
@@ -211,6 +215,7 @@ def check_no_clean_loss(method: Method, where: str) -> None:
 
 def check_handed_on(method: Method, given: Collection[str], where: str) -> None:
     """Raise one sentence if ``method`` mixes with what it keeps of the batch before, which ``where`` does not hand out."""
+    method.check_given(given)  # a misspelt name first
     if method.carries and not any(name in given for name in method.carries):
         raise ValueError(
             f"{type(method).__name__} mixes with the batch before, which {where} does not hand on: use mixed_terms, or give "
@@ -244,7 +249,9 @@ def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: M
 
 
 def _needs(method: Method, name: str) -> str:
-    return f"{type(method).__name__}.plan needs {name}=" + WHERE_FROM.get(name, "")
+    of_points = ", such as multimix.methods.sage_mix.point_saliency(model, x, y)"
+    hint = of_points if (name, method.layout) == ("saliency", "points") else WHERE_FROM.get(name, "")
+    return f"{type(method).__name__}.plan needs {name}={hint}"
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:

@@ -67,7 +67,9 @@ class SAMix(PairMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.block, MaskNetwork | NewBlock):
-            raise TypeError(f"block must be a network of masks such as MixBlock(model, 'layer3', 256), got {self.block!r}")
+            raise TypeError(
+                f"block must be a network of masks such as MixBlock(model, 'layer3', 256), got {type(self.block).__name__}"
+            )
         if self.train_block and not isinstance(self.block, MixBlock | NewBlock):
             raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
         for name in ("rescale_p", "mask_slack"):

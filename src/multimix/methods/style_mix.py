@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_share, is_whole
+from ..checks import check_batch, check_share, is_whole
 from ..geometry.styled import StyledPlan, feature_weights
 from ..options import checked_numbers
 from ..path import checked_path, sample_path
@@ -77,6 +77,7 @@ class StyleMethod(PairMethod):
         generator: Generator | None = None,
         blank: bool = False,
     ) -> Method:
+        check_batch(images)
         seen = self.space.inward(images)  # the pair learns from what it will be given
         return super().fitted(model, seen, updates=updates, generator=generator, blank=blank)
 

@@ -66,7 +66,7 @@ class Functional(nn.Module):
 
 NETS = {
     "preact_resnet18_small": ("stage4", "none"),
-    "wrn16_8_small": ("norm", "relu"),
+    "wrn16_8_small": ("relu", "none"),
     "resnext29_4_24_small": ("stage3", "none"),
     "resnet50_small": ("stage4", "none"),
 }

@@ -150,7 +150,7 @@ def test_it_is_evaluated(name, trained):
     [
         ("localization", "shapes has no boxes"),
         ("corruption", "pixels must lie in 0 … 1"),
-        ("transfer", "nowhere must be or hold"),
+        ("transfer", "transfer needs a network of images"),
     ],
 )
 def test_what_is_about_pictures_is_refused_in_one_sentence(name, sentence, trained):
