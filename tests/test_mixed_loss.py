@@ -146,9 +146,7 @@ def test_a_clean_loss_that_would_be_lost_is_refused(method):
         "mixed_chunks": lambda: list(mm.mixed_chunks(model, method, X, Y)),
         "Mix": lambda: mm.Mix(method, CLASSES, model=model),
     }.items():
-        with pytest.raises(
-            ValueError, match=f"adds a clean loss of weight 1, which {where} cannot hand out: use mixed_loss"
-        ):
+        with pytest.raises(ValueError, match=f"adds a clean loss of weight 1, which {where} cannot hand out: use mixed_loss"):
             call()
     assert model.seen == []
 

@@ -72,7 +72,9 @@ def test_one_step_is_handed_on_whatever_the_parts(keep, k, middle, steps):
         assert step == {"first": 0, "middle": middle, "last": k - 1}[keep]
     parts = [term() for term in mixed_terms(model, method, x, y, steps=steps, generator=seeded(1), **history)]
     known = [len(part.carried) > 0 for part in parts]
-    assert known == [(steps or k) * (i + 1) > step for i in range(len(parts))], "from the part on that makes the step, to the last"
+    assert known == [(steps or k) * (i + 1) > step for i in range(len(parts))], (
+        "from the part on that makes the step, to the last"
+    )
     carried = parts[-1].carried
     assert tuple(carried) == method.carries
     assert torch.equal(carried["history_x"], plan[step].mix(x))
