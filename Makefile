@@ -27,6 +27,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/mixing.py
 	$(PIP) --no-deps gco-wrapper==3.0.9
 	$(BIN)/python benchmarks/masks.py
+	$(BIN)/python benchmarks/comixup.py
+	$(BIN)/python benchmarks/memory.py
 
 clean:
 	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance

@@ -96,7 +96,7 @@ def _remark(card: Card) -> str:
     if not card.partnered:
         words.append(NO_PARTNER)
     elif len(card.lam) == POSITIONS and card.lam[-1] < 0.995:
-        words.append(f"Here it ends at {100 * card.lam[-1]:.0f} % of B: what falls outside the picture is cut off.")
+        words.append(f"Here it ends at {100 * card.lam[-1]:.0f} % of B.")
     return "".join(f'\n            <p class="remark">{html.escape(sentence, quote=False)}</p>' for sentence in words)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...methods import Cutout, NoMix
+from ...methods import CoMixup, Cutout, NoMix
 from ..evaluation.kept import collected
 from ..evaluation.subject import run_subject
 from ..recipes import RECIPES, Recipe
@@ -105,5 +105,8 @@ def _picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], ti
         return f"{title}: samples as the network saw them", plain_picture(batch, settings, classes)
     if batch.layer is not None:
         return f"{title}: pairs that were mixed at layer {batch.layer}", samples_picture(batch, settings, classes)
+    if isinstance(settings.method, CoMixup):
+        words = "its mixtures, λ the share of all others, and what they hold most of besides"
+        return f"{title}: a sample, {words}", samples_picture(batch, settings, classes)
     partner = "its partner" if batch.update == "first" else "its partner, of the update before"
     return f"{title}: a sample, its mixtures in ascending order of λ, {partner}", samples_picture(batch, settings, classes)
