@@ -13,7 +13,7 @@ demo: $(VENV)/.lab
 # Half of the tests beside the other, since most of them use one core; what the first says comes after the second is done.
 SECOND := $(addprefix tests/lab/,evaluation evaluators nets recipes reporting sweep tables training)
 test: check
-	@rest=$$(mktemp); $(BIN)/python -m pytest $(SECOND:%=--ignore=%) --ignore-glob='*/tests/lab/test_*.py' >$$rest 2>&1 & first=$$!; \
+	@rest=$$(mktemp); $(BIN)/python -m pytest $(SECOND:%=--ignore=%) --ignore-glob='tests/lab/test_*.py' >$$rest 2>&1 & first=$$!; \
 	$(BIN)/python -m pytest $(SECOND) tests/lab/test_*.py; lab=$$?; \
 	wait $$first; others=$$?; cat $$rest; rm -f $$rest; \
 	test $$lab -eq 0 -a $$others -eq 0
