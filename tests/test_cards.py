@@ -59,6 +59,8 @@ def test_python_blocks_run(card, monkeypatch):
     names = known(card)
     for block in BLOCK.findall(card.read_text()):
         exec(compile(block.replace("=…", "=0.5"), card.name, "exec"), names)
+    numbers = [value for value in names.values() if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    assert all(value.isfinite().all() for value in numbers)
 
 
 def test_there_are_such_cards():

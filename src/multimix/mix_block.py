@@ -1,5 +1,6 @@
 """The mask network of SAMix (Li et al., 2021): who shows where, from the features of a slow copy of the model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,7 +23,7 @@ MOST_LOGIT = 15.0
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
-class MaskNetwork(nn.Module):
+class MaskNetwork(nn.Module, ABC):
     """What SAMix asks of its block: features of a batch, and masks from them. Subclasses say how logits come about.
 
     ``kappa`` shapes the embedding of ρ (:func:`embedded_share`), None takes ρ as it is.
@@ -34,13 +35,13 @@ class MaskNetwork(nn.Module):
             raise ValueError(f"kappa must be at least 0, or None to take ρ as it is, got {kappa!r}")
         self.kappa = kappa
 
+    @abstractmethod
     def features(self, x: Tensor) -> Tensor:
         """``z [B, C, *places]`` of ``x``, detached."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mask_logits(self, z: Tensor, partner: Tensor, own: Tensor, other: Tensor, *, learning: bool) -> Iterator[Tensor]:
         """``[B, *places]`` for each step; ``own`` and ``other [K, 1 or B]`` multiply the features of sample and partner."""
-        raise NotImplementedError
 
     def masks(self, z: Tensor, partner: Tensor, rho: Tensor, size: torch.Size, *, learning: bool = False) -> Tensor:
         """``m [K, B, 1, *size]`` in float32, 0 < m < 1: the partner's share, for ρ ``[K, 1 or B]``, the sample's.
