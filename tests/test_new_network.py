@@ -100,3 +100,19 @@ def test_what_cannot_be_learnt_from_is_refused():
         method.fitted(model(), X * float("nan"))
     with pytest.raises(ValueError, match="^updates must be a whole number, at least 1, or None, got 0"):
         method.fitted(model(), X, updates=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: NewBlock("2", momentum=2.0), "momentum must lie in 0 … 1, got 2.0"),
+        (lambda: NewBlock("2", last=-1.0), "last must lie in 0 … 1, got -1.0"),
+        (lambda: NewBlock(2), "layer must be the name of a layer, got 2"),
+        (lambda: NewPair(steps=-1), "steps must be a whole number, at least 2, got -1"),
+        (lambda: NewPair(width=0), "width must be a whole number, at least 1, got 0"),
+        (lambda: NewPair(rate=0.0), "rate must be finite and above 0, got 0.0"),
+    ],
+)
+def test_descriptions_that_make_no_sense(make, sentence):
+    with pytest.raises((TypeError, ValueError), match=f"^{sentence}"):
+        make()

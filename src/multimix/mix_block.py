@@ -171,6 +171,14 @@ class NewBlock(NewNetwork):
     momentum: float | None = None
     last: float = 0.999999
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.layer, str):
+            raise TypeError(f"layer must be the name of a layer, got {self.layer!r}")
+        for name in ("momentum", "last"):
+            value = getattr(self, name)
+            if not (name == "momentum" and value is None) and (not is_number(value) or not 0 <= value <= 1):
+                raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
+
     def made(
         self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
     ) -> MixBlock:

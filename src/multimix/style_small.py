@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import interpolate, mse_loss
 
+from .checks import is_number, is_whole
 from .generator import resolved, seeded
 from .new_network import NewNetwork
 from .style import StylePair, adain
@@ -80,6 +81,14 @@ class NewPair(NewNetwork):
     steps: int = 300
     batch: int = 32
     rate: float = 5e-3
+
+    def __post_init__(self) -> None:
+        for name, least in (("width", 1), ("steps", 2), ("batch", 1)):
+            value = getattr(self, name)
+            if not is_whole(value) or value < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        if not is_number(self.rate) or self.rate <= 0:
+            raise ValueError(f"rate must be finite and above 0, got {self.rate!r}")
 
     def made(
         self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
