@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 import multimix as mm
-from multimix.methods.co_mixup import CoMixup, tilted_priors
-from multimix.solvers.comixup import Groups, Rules, compatibility, part_edges, solve_groups
+from multimix.methods.comixup.method import CoMixup, tilted_priors
+from multimix.methods.comixup.solver import Groups, Rules, compatibility, part_edges, solve_groups
 from multimix.solvers.terms import block_saliency
 
 BATCH, PART = 100, 20

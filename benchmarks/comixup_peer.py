@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multimix.solvers.comixup import BONUS, FLOOR, Groups, Rules
+from multimix.methods.comixup.solver import BONUS, FLOOR, Groups, Rules
 
 
 class Scores(NamedTuple):

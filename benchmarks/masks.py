@@ -34,8 +34,8 @@ from real_saliency import Batch, derangement, synthetic
 from torch import Tensor
 
 import multimix as mm
-from multimix.solvers.assignment import assigned_blocks
-from multimix.solvers.graphcut import solve_masks
+from multimix.methods.puzzlemix.assignment import assigned_blocks
+from multimix.methods.puzzlemix.graphcut import solve_masks
 from multimix.solvers.terms import cut_terms
 
 BATCH, BETA, GAMMA, ETA, NEIGHBOURHOOD, EPS = 100, 1.2, 0.5, 0.2, 4, 0.8

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import multimix as mm
-from multimix.mix_block import FixedBlock, MixBlock
-from multimix.style_small import SketchPair
+from multimix.methods.samix.block import FixedBlock, MixBlock
+from multimix.methods.style.small_pair import SketchPair
 
 CLASSES = 100
 POINTS = 1024  # in a cloud, as published

@@ -5,8 +5,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from step_parts import step_of
 
-from multimix.lab.digits.figures import COLOURS, GREY, LINE, SOFT
-from multimix.lab.report import png
+from multimix.lab.results.html import png
+from multimix.lab.studies.digits.figures import COLOURS, GREY, LINE, SOFT
 
 SHOWN = {"puzzlemix": "puzzle mix", "mixup": "input mixup", "cutmix": "cutmix", "manifoldmix": "manifold mixup"}
 MARKERS = ("^", "o", "s", "D")

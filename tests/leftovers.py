@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from killing import DONE, the_server
-from multimix.lab.rows import read_rows
+from multimix.lab.storage import read_rows
 
 TIMES = ("seconds", "cpu_seconds", "seconds_per_epoch", "cpu_seconds_per_epoch")
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from multimix import NoMix
 from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.recipes.base import Recipe, Row
+from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Settings, described
 from multimix.lab.training.history import Epoch, outcome
-from multimix.lab.training.schedule import Milestones
-from multimix.lab.training.settings import Augmentation, Data, Network, Settings, described
 
 BASE = Settings(
     Data("cifar100"),

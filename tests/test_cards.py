@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import multimix as mm
-from multimix import style_vgg
-from multimix.lab.points.net import PointNet
-from multimix.mix_block import MixBlock, NewBlock
-from multimix.style_small import SketchPair
+from multimix.lab.nets.pointnet import PointNet
+from multimix.methods.samix.block import MixBlock, NewBlock
+from multimix.methods.style import vgg_pair as style_vgg
+from multimix.methods.style.small_pair import SketchPair
 
 CARDS = sorted((Path(__file__).parents[1] / "docs" / "methods").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)

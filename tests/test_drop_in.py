@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import multimix as mm
-from multimix.generator import rank
+from multimix.sampling import rank
 from oracles import seeded
 
 X = torch.randn(6, 3, 8, 10, generator=seeded(0))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import box_family_oracles as slow
-from multimix.fine_saliency import fine_saliency, peaks
+from multimix.methods.saliency_mix import fine_saliency, peaks
 from oracles import seeded
 
 

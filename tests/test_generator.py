@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import multimix as mm
-from multimix.generator import resolved, seeded
+from multimix.sampling import resolved, seeded
 
 
 class ElsewhereGenerator:

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import multimix as mm
-from multimix.mix_block import MixBlock
-from multimix.style_small import small_style_pair
+from multimix.methods.samix.block import MixBlock
+from multimix.methods.style.small_pair import small_style_pair
 from oracles import seeded
 from style_oracle import IDENTITY
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import samix_oracle as slow
 from multimix.checks import NotFiniteError
-from multimix.mix_block import FixedBlock, MixBlock, balanced_bce, embedded_share, mask_loss, rescaled
+from multimix.methods.samix.block import FixedBlock, MixBlock, balanced_bce, embedded_share, mask_loss, rescaled
 from oracles import seeded
 
 CHANNELS = 6

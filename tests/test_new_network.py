@@ -6,9 +6,9 @@ from torch import nn
 
 import multimix as mm
 from multimix.methods import SAMix, StyleCutMix, StyleMix
-from multimix.mix_block import FixedBlock, MixBlock, NewBlock
-from multimix.style import StylePair
-from multimix.style_small import NewPair, SketchPair, train_style_pair
+from multimix.methods.samix.block import FixedBlock, MixBlock, NewBlock
+from multimix.methods.style.adain import StylePair
+from multimix.methods.style.small_pair import NewPair, SketchPair, train_style_pair
 
 
 def model():

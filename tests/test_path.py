@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from multimix import sample_path
-from multimix.path import EDGE, stratum_edge
+from multimix.sampling import EDGE, stratum_edge
 from oracles import seeded
 
 ALPHAS = [0.05, 0.2, 1.0, 2.0, 8.0]

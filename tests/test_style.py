@@ -8,10 +8,10 @@ from torch.nn.functional import interpolate
 
 import multimix as mm
 import style_oracle as slow
-from multimix import style_small
-from multimix.style import ClassDistances, StylePair, StyleSpace, adain, class_distances, style_of
-from multimix.style_small import SketchPair, made_up_images, small_style_pair, train_style_pair
-from multimix.style_vgg import RELU_X_1, adain_decoder, adain_encoder, load_adain_pair
+from multimix.methods.style import small_pair as style_small
+from multimix.methods.style.adain import ClassDistances, StylePair, StyleSpace, adain, class_distances, style_of
+from multimix.methods.style.small_pair import SketchPair, made_up_images, small_style_pair, train_style_pair
+from multimix.methods.style.vgg_pair import RELU_X_1, adain_decoder, adain_encoder, load_adain_pair
 from oracles import seeded
 
 

@@ -6,8 +6,8 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.recipes.base import Recipe, Row
-from multimix.lab.training.schedule import Milestones
-from multimix.lab.training.settings import Augmentation, Data, Network, Phase, Running, Settings
+from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Running, Settings
 
 CLASSES, TRAIN, VALIDATION = 3, 8, 4
 

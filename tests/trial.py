@@ -8,9 +8,9 @@ from torch import nn
 import multimix as mm
 from multimix.lab.data import read
 from multimix.lab.recipes.base import Recipe, Row
-from multimix.lab.training.schedule import Milestones
-from multimix.lab.training.settings import Augmentation, Data, Network, Running, Settings
-from multimix.mix_block import NewBlock
+from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Running, Settings
+from multimix.methods.samix.block import NewBlock
 
 MEAN, STD = 0.3054, 0.3753
 PUZZLE = mm.PuzzleMix(k=3, mean=MEAN, std=STD)

@@ -2,7 +2,6 @@
 
 from .drop_in import Mix
 from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss, mixed_terms
-from .group_plan import GroupPlan
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import (
@@ -34,11 +33,11 @@ from .methods import (
     StyleMix,
     create,
 )
+from .methods.comixup.plan import GroupPlan
 from .mixing import mix
-from .pairing import random_partner
-from .path import sample_path
 from .plan import PairPlan, Plan
 from .saliency import input_saliency
+from .sampling import random_partner, sample_path
 from .target import smoothed, soft_target
 from .warmup import warmup
 

@@ -11,11 +11,11 @@ from torch.utils.data import default_collate, get_worker_info
 
 from .checks import check_batch, check_finite, check_labels, check_share
 from .forward import prepared_plan
-from .generator import rank, resolved, seeded
 from .logits import Output
 from .methods.base import Method, check_handed_on, check_no_clean_loss
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
+from .sampling import rank, resolved, seeded
 from .target import soft_target
 
 MOST_WORKERS = 4096

@@ -9,21 +9,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .checks import check_batch, check_finite, check_labels, check_share, readable
-from .generator import resolved
 from .hooks import check_layers, hidden_forward
 from .logits import Output, logits_of
 from .loss import one_number, soft_cross_entropy, softmax_bce
-from .methods.base import (
-    Method,
-    Prepared,
-    check_handed_on,
-    check_method,
-    check_no_clean_loss,
-    chosen_method,
-    chosen_plan,
-)
+from .methods.base import Method, Prepared, check_handed_on, check_method, check_no_clean_loss, chosen_method, chosen_plan
+from .methods.recursivemix.roi import captured, watched_layer
 from .plan import Plan, UnmixedPlan
-from .roi import captured, watched_layer
+from .sampling import resolved
 from .target import soft_target
 
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -2,9 +2,9 @@
 
 import torch
 
-from .methods.co_mixup import CoMixup
-from .methods.puzzle_mix import PuzzleMix
-from .methods.sage_mix import SageMix
+from .methods.comixup.method import CoMixup
+from .methods.puzzlemix.method import PuzzleMix
+from .methods.sagemix.method import SageMix
 from .solvers.compiled import uses_numba
 
 

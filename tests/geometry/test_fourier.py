@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 import oracles
-from multimix.geometry.fourier import grey_field
+from multimix.methods.fmix import grey_field
 from oracles import seeded
 
 

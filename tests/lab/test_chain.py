@@ -6,7 +6,7 @@ import pytest
 
 from browser import CHROMIUM, in_frame, opened
 from multimix.lab.cli import main
-from multimix.lab.evaluation.kept import collected
+from multimix.lab.evaluation.cache import collected
 from real_data import real_folder
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import multimix
 from multimix.lab import cli
-from multimix.lab.pictures import cat, dog, to_image
+from multimix.lab.look.pictures import cat, dog, to_image
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_every_option_of_points_arrives(monkeypatch, capsys):
         seen.append({name: value for name, value in options.items() if name not in ("progress", "note")})
         raise ValueError("seen")
 
-    monkeypatch.setattr("multimix.lab.points.study.points", stopped)
+    monkeypatch.setattr("multimix.lab.studies.points.study.points", stopped)
     assert cli.main(["points", "--seeds", "3", "--ks", "2", "4", "--quick", "--rebuild", "--out", "there"]) == 2
     assert cli.main(["points"]) == 2
     assert [{name: str(value) for name, value in options.items()} for options in seen] == [
@@ -199,4 +199,4 @@ def test_help_loads_no_picture_library(files):
     code = "import sys; from multimix.lab.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     done = run(files, "--help", code=code)
     assert "multimix demo" in done.stdout
-    assert not {"matplotlib", "PIL", "multimix.lab.look"} & set(done.stderr.split())
+    assert not {"matplotlib", "PIL", "multimix.lab.look.look"} & set(done.stderr.split())

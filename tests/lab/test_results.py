@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from multimix.lab.results import Store, write_atomically
+from multimix.lab.storage import Store, write_atomically
 
 RESULT = {"accuracy": 0.1 + 0.2, "list": [1, 2.5]}
 

@@ -2,7 +2,7 @@ import multiprocessing
 
 import pytest
 
-from multimix.lab.rows import append_row, read_rows
+from multimix.lab.storage import append_row, read_rows
 
 
 def test_rows_come_back_in_order_with_environment_and_time(tmp_path):

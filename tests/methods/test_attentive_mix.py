@@ -10,9 +10,8 @@ from scipy import stats
 
 import multimix as mm
 import saliency_family_oracles as slow
-from multimix.geometry.cells import cell_grid, cell_means, spread_cells
-from multimix.methods.attentive_mix import AttentiveMix
-from multimix.path import sample_path
+from multimix.methods.attentive_mix import AttentiveMix, cell_grid, cell_means, spread_cells
+from multimix.sampling import sample_path
 from oracles import seeded
 from salient import Network, images, labels
 

@@ -6,8 +6,8 @@ from torch import nn
 
 import comixup_oracle as oracle
 import multimix as mm
-from multimix.group_plan import GroupPlan
-from multimix.methods.co_mixup import CoMixup, tilted_priors
+from multimix.methods.comixup.method import CoMixup, tilted_priors
+from multimix.methods.comixup.plan import GroupPlan
 from oracles import seeded
 
 

@@ -21,7 +21,7 @@ import recursive_oracle
 import saliency_family_oracles as family
 import samix_oracle
 import style_oracle
-from multimix.mix_block import FixedBlock
+from multimix.methods.samix.block import FixedBlock
 from oracles import seeded
 
 OPTIONS = {

@@ -10,8 +10,7 @@ from scipy import stats
 
 import box_family_oracles as slow
 import multimix as mm
-from multimix.geometry.grid import HoleGrid, hole_masks
-from multimix.methods.grid_mix import GridMix
+from multimix.methods.grid_mix import GridMix, HoleGrid, hole_masks
 from oracles import seeded
 
 

@@ -10,14 +10,14 @@ from torch.nn.functional import one_hot
 
 import multimix as mm
 from multimix.forward import mixed_terms
-from multimix.generator import seeded as keyed
+from multimix.lab.recipes.settings import Network as Named
 from multimix.lab.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from multimix.lab.training.loop import Training
-from multimix.lab.training.settings import Network as Named
 from multimix.lab.training.step import MIXING
 from multimix.lab.training.weights import weights_digest
-from multimix.methods.recursive_mix import RecursiveMix
+from multimix.methods.recursivemix.method import RecursiveMix
 from multimix.plan import UnmixedPlan
+from multimix.sampling import seeded as keyed
 from oracles import seeded
 from recursive_cases import CLASSES, LINKED, Network, images, labels, past
 from trial import settings, splits

@@ -11,8 +11,8 @@ from scipy import stats
 from torch import nn
 
 import multimix as mm
-from multimix.geometry.points import PointPlan, drawn_points
-from multimix.methods.sage_mix import SageMix, point_saliency
+from multimix.methods.sagemix.method import SageMix, point_saliency
+from multimix.methods.sagemix.points import PointPlan, drawn_points
 from oracles import seeded
 from points_oracle import cheapest_order, distance, numbers_drawn, sage_mix
 

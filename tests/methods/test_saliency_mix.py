@@ -8,8 +8,7 @@ from torch import nn
 
 import box_family_oracles as slow
 import multimix as mm
-from multimix.fine_saliency import fine_saliency, peaks
-from multimix.methods.saliency_mix import SaliencyMix
+from multimix.methods.saliency_mix import SaliencyMix, fine_saliency, peaks
 from oracles import seeded
 
 FITS, GRIDS = ["clip", "shift"], ["continuous", "integer"]

@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 import multimix as mm
 import samix_oracle as slow
-from multimix.methods.samix import SAMix
-from multimix.mix_block import FixedBlock, MixBlock
+from multimix.methods.samix.block import FixedBlock, MixBlock
+from multimix.methods.samix.method import SAMix
 from oracles import seeded
 
 CHANNELS = 4

@@ -8,8 +8,7 @@ from scipy import stats
 
 import box_family_oracles as slow
 import multimix as mm
-from multimix.geometry.bump import bump_masks, sharpness
-from multimix.methods.smooth_mix import SmoothMix
+from multimix.methods.smooth_mix import SmoothMix, bump_masks, sharpness
 from oracles import drawn_centers, seeded
 
 

@@ -6,8 +6,8 @@ from scipy import stats
 from torch import nn
 
 import multimix as mm
-from multimix.methods.style_cutmix import StyleCutMix
-from multimix.style import ClassDistances
+from multimix.methods.style.adain import ClassDistances
+from multimix.methods.style.stylecutmix import StyleCutMix
 from oracles import cutmix_box, drawn_centers
 from style_oracle import IDENTITY, CountingPair, LossyPair, seeded, style_cutmix
 

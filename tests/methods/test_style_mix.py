@@ -8,8 +8,8 @@ from scipy import stats
 from torch import nn
 
 import multimix as mm
-from multimix.geometry.styled import feature_weights
-from multimix.methods.style_mix import StyleMix
+from multimix.methods.style.plans import feature_weights
+from multimix.methods.style.stylemix import StyleMix
 from style_oracle import IDENTITY, CountingPair, LossyPair, seeded, style_mix
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import comixup_oracle as oracle
-from multimix.solvers import comixup_numpy
-from multimix.solvers.comixup import Groups, Rules, compatibility, neighbours, part_edges, solve_groups
+from multimix.methods.comixup import numpy_solver as comixup_numpy
+from multimix.methods.comixup.solver import Groups, Rules, compatibility, neighbours, part_edges, solve_groups
 from multimix.solvers.terms import block_saliency
 from oracles import seeded
 
@@ -264,7 +264,7 @@ def load_peer():
 
 def test_whole_numbers_and_others_share_one_kernel():
     pytest.importorskip("numba", reason="kernels need numba")
-    from multimix.solvers.comixup_kernel import solve_all
+    from multimix.methods.comixup.kernel import solve_all
 
     groups = some_groups(4, (3, 3), 0)
     solve_groups(groups, Rules())

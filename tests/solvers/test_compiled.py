@@ -15,7 +15,7 @@ import torch
 import multimix as mm
 assert not any(name.split(".")[0] == "numba" for name in sys.modules), "numba is loaded only when it is needed"
 mm.warmup()
-from multimix.solvers.graphcut_kernel import cut_levels
+from multimix.methods.puzzlemix.graphcut_kernel import cut_levels
 print(sum(cut_levels.stats.cache_hits.values()), sum(cut_levels.stats.cache_misses.values()))
 """
 

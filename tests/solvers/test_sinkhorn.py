@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from multimix.solvers.sinkhorn import squared_distances, transport_plan
+from multimix.methods.align_mixup import squared_distances, transport_plan
 from oracles import seeded
 from saliency_family_oracles import sinkhorn
 

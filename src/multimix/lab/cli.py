@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import cast
 
 from .. import __version__
-from ..generator import rank
-from .evaluation_commands import evaluate, transfer
-from .result_commands import report, sweep, table
-from .study_commands import demo, digits, look, points, variance
-from .training_commands import data, list_, train
+from ..sampling import rank
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors")
 
@@ -36,21 +34,27 @@ Try it:
 """
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "data": data,
-    "demo": demo,
-    "digits": digits,
-    "evaluate": evaluate,
-    "list": list_,
-    "look": look,
-    "points": points,
-    "report": report,
-    "sweep": sweep,
-    "table": table,
-    "train": train,
-    "transfer": transfer,
-    "variance": variance,
-}
+COMMANDS = (
+    "data",
+    "demo",
+    "digits",
+    "evaluate",
+    "list",
+    "look",
+    "points",
+    "report",
+    "sweep",
+    "table",
+    "train",
+    "transfer",
+    "variance",
+)
+
+
+def command(name: str) -> Callable[..., None]:
+    """The function behind a command, whose file is imported only when it is asked for."""
+    module = import_module(f".commands.{'list_names' if name == 'list' else name}", __package__)
+    return cast(Callable[..., None], getattr(module, "list_" if name == "list" else name))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,9 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"multimix {__version__}")
         return 0
     try:
-        from tyro.extras import subcommand_cli_from_dict
+        import tyro
 
-        subcommand_cli_from_dict(COMMANDS, prog="multimix", description=DESCRIPTION, args=with_changes(given) or ["--help"])
+        if given and given[0] in COMMANDS:
+            tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=with_changes(given)[1:])
+        else:
+            every = {name: command(name) for name in COMMANDS}
+            tyro.extras.subcommand_cli_from_dict(every, prog="multimix", description=DESCRIPTION, args=given or ["--help"])
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LAB_PACKAGES:
             raise
@@ -83,7 +91,7 @@ def with_changes(arguments: Sequence[str]) -> list[str]:
     """
     if not arguments or arguments[0] not in ("train", "sweep"):
         return list(arguments)
-    own = {name for name in inspect.signature(COMMANDS[arguments[0]]).parameters if name != "set_"} | {"help"}
+    own = {name for name in inspect.signature(command(arguments[0])).parameters if name != "set_"} | {"help"}
     groups: list[list[str]] = []
     for argument in arguments:
         if argument.startswith("--") or not groups:

@@ -6,8 +6,8 @@ from typing import Any
 from ..checks import nearest
 from .align_mixup import AlignMixup
 from .attentive_mix import AttentiveMix
-from .base import Method
-from .co_mixup import CoMixup
+from .base import Method, PairMethod, PathMethod
+from .comixup.method import CoMixup
 from .cutmix import CutMix
 from .cutout import Cutout
 from .fmix import FMix
@@ -17,17 +17,16 @@ from .input_mixup import InputMixup
 from .manifold_mixup import ManifoldMixup
 from .no_mix import NoMix
 from .one_of import OneOf
-from .pair import PairMethod, PathMethod
-from .puzzle_mix import PuzzleMix
-from .recursive_mix import RecursiveMix
+from .puzzlemix.method import PuzzleMix
+from .recursivemix.method import RecursiveMix
 from .resize_mix import ResizeMix
 from .sage import SAGE
-from .sage_mix import SageMix
+from .sagemix.method import SageMix
 from .saliency_mix import SaliencyMix
-from .samix import SAMix
+from .samix.method import SAMix
 from .smooth_mix import SmoothMix
-from .style_cutmix import StyleCutMix
-from .style_mix import StyleMix
+from .style.stylecutmix import StyleCutMix
+from .style.stylemix import StyleMix
 
 METHODS: tuple[type[Method], ...] = (
     NoMix,

@@ -7,11 +7,33 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, checked_saliency, is_whole
-from ..geometry.cells import cell_grid, cell_means, spread_cells
+from ..geometry.blocks import block_of
 from ..geometry.threshold import nested_masks
-from ..path import check_second, sample_path
 from ..plan import MaskPlan, PairPlan
-from .pair import PairMethod
+from ..sampling import check_second, sample_path
+from .base import PairMethod
+
+
+def cell_grid(size: torch.Size, cells: int) -> tuple[int, ...]:
+    """Cells along each axis: ``cells``, or one per place along a side that is shorter."""
+    return tuple(min(cells, side) for side in size)
+
+
+def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
+    """``[B, *grid]``: the mean of ``values [B, *size]`` over each cell."""
+    for axis, count in enumerate(grid, start=1):
+        cell = block_of(values.shape[axis], count).to(values.device)
+        shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
+        sums = torch.zeros(shape, dtype=values.dtype, device=values.device).index_add_(axis, cell, values)
+        values = sums / torch.bincount(cell, minlength=count).reshape(-1, *[1] * (values.ndim - axis - 1))
+    return values
+
+
+def spread_cells(values: Tensor, size: torch.Size) -> Tensor:
+    """``[…, *size]``: every place gets the value ``[…, *grid]`` of its cell."""
+    for axis, side in enumerate(reversed(size), start=1):
+        values = values.index_select(-axis, block_of(side, values.shape[-axis]).to(values.device))
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,22 +1,20 @@
 """What every mixing method shares: K, the probability of mixing, the pair and the path."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_batch, check_finite, is_whole
-from ..generator import resolved
+from ..checks import check_batch, check_finite, check_share, is_whole
 from ..logits import Output
-from ..mix_block import MixBlock
-from ..new_network import NewNetwork
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import clean_pass, input_saliency
+from ..sampling import Sampler, check_path_options, checked_partner, checked_path, random_partner, resolved, sample_path
 
 WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
@@ -91,7 +89,7 @@ class Method(ABC):
         return {}
 
     @property
-    def learners(self) -> tuple[MixBlock, ...]:
+    def learners(self) -> tuple[Any, ...]:
         """Those that learn beside the model: an optimiser has ``parameters_to_train()``; after it they ``update(model)``."""
         return ()
 
@@ -249,7 +247,7 @@ def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: M
 
 
 def _needs(method: Method, name: str) -> str:
-    of_points = ", such as multimix.methods.sage_mix.point_saliency(model, x, y)"
+    of_points = ", such as multimix.methods.sagemix.method.point_saliency(model, x, y)"
     hint = of_points if (name, method.layout) == ("saliency", "points") else WHERE_FROM.get(name, "")
     return f"{type(method).__name__}.plan needs {name}={hint}"
 
@@ -262,3 +260,91 @@ def _on_the_cpu() -> AbstractContextManager[Any]:
 def unmixed_plan(x: Tensor) -> PairPlan:
     """The batch as it is."""
     return UnmixedPlan(partner=torch.arange(len(x), device=x.device), size=x.shape[2:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathMethod(Method):
+    """K interpolations, made with probability ``p`` per batch; otherwise the batch is not mixed and keeps its B rows."""
+
+    k: int = 1
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_path_options(self.k, 0, "iid")
+        check_share("p", self.p)
+
+    def choose(self, *, generator: Generator | None = None) -> Method | None:
+        if self.p == 1:
+            return self
+        heads = float(torch.rand((), generator=resolved(generator), dtype=torch.float64)) < self.p
+        return replace(self, p=1.0) if heads else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairMethod(PathMethod):
+    """K points on the way from a sample to its partner, λ_1 < … < λ_K from Beta(α, α); α = 0 is no mixing.
+
+    One path serves the whole batch, as in the paper, or with ``per_pair`` every pair has its own path and geometry.
+    ``sampler`` is iid, stratified or grid (:func:`multimix.sample_path`); ``derange`` keeps samples from being their own
+    partners.
+    """
+
+    alpha: float = 1.0
+    sampler: Sampler = "iid"
+    per_pair: bool = False
+    derange: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_path_options(self.k, self.alpha, self.sampler)
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """``partner [B]`` and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]`` may be handed in instead of being drawn."""
+        return (*self.needs, "partner", "lam")
+
+    def choose(self, *, generator: Generator | None = None) -> Method | None:
+        return None if self.alpha == 0 else super().choose(generator=generator)
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        partner = self.pairs(x, partner, generator)
+        lam = self.path(x, generator) if lam is None else checked_path(lam, len(x))
+        return self.build(x, partner, lam, generator=generator, **given)
+
+    def pairs(self, x: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
+        """``partner [B]``: the one handed in, or drawn."""
+        if partner is None:
+            return random_partner(len(x), derange=self.derange, generator=generator)
+        return checked_partner(partner, len(x))
+
+    def path(self, x: Tensor, generator: Generator) -> Tensor:
+        """``lam [K, 1 or B]``, drawn where none is handed in."""
+        rows = len(x) if self.per_pair else 1
+        return sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
+
+    @abstractmethod
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
+        """The plan for pairs ``partner [B]`` at the shares ``lam [K, 1 or B]``; only the geometry is left to draw."""
+
+    def rows(self, x: Tensor, lam: Tensor) -> int:
+        """How many geometries to draw: one per pair if paths or geometry are per pair, else one."""
+        return len(x) if self.per_pair else lam.shape[1]
+
+
+class NewNetwork(ABC):
+    """Stands for a network until :meth:`multimix.methods.Method.fitted` has the model and the images it is made of."""
+
+    @abstractmethod
+    def made(self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool) -> Any:
+        """The network for a training of ``updates`` steps of ``model`` on such ``images [N, C, …]``, where they are.
+
+        ``blank`` leaves out what it would learn from them: weights are loaded next.
+        """

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from ..checks import check_choice, check_spatial
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
 from ..plan import PairPlan
-from .pair import PairMethod
+from .base import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from ..checks import check_spatial
 from ..geometry.boxes import inside, random_center, slices
 from ..mixing import PAIR_BY_PAIR, by_step, into, rows_like, writes_pay
 from ..plan import PairPlan, check_size
-from .pair import PathMethod
+from .base import PathMethod
 
 
 @dataclass(frozen=True, kw_only=True)

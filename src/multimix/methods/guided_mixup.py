@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from ..checks import check_choice, check_spatial, checked_saliency
 from ..geometry.translated import blurred, soft_shares, with_mean_1
 from ..plan import MaskPlan, PairPlan
-from .pair import PairMethod
+from .base import PairMethod
 from .sage import check_blur
 
 Pairing = Literal["far", "random"]

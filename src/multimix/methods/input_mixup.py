@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from ..plan import PairPlan, SharePlan
-from .pair import PairMethod
+from .base import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

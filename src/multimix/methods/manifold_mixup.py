@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..plan import PairPlan, SharePlan
-from .pair import PairMethod
+from .base import PairMethod
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from ..path import check_path_options
 from ..plan import PairPlan
+from ..sampling import check_path_options
 from .base import Method, unmixed_plan
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..checks import check_share
-from ..generator import resolved
-from ..mix_block import MixBlock
 from ..plan import PairPlan, Plan
+from ..sampling import resolved
 from .base import Method
+from .samix.block import MixBlock
 
 Item = TypeVar("Item")
 

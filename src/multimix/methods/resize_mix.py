@@ -6,12 +6,11 @@ from typing import Literal, get_args
 
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_spatial
+from ..checks import Range, between, check_choice, check_spatial, checked_range
 from ..geometry.boxes import Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
-from ..options import Range, between, checked_range
 from ..plan import PairPlan
-from .pair import PairMethod
+from .base import PairMethod
 
 Place = Literal["anywhere", "shift", "clip"]
 

@@ -24,8 +24,7 @@ from ..logits import Output
 from ..plan import PairPlan
 from ..precision import working
 from ..saliency import clean_logits, clean_pass
-from .base import CleanScale, Prepared
-from .pair import PairMethod
+from .base import CleanScale, PairMethod, Prepared
 
 SaliencyMode = Literal["train", "eval"]
 

@@ -1,18 +1,115 @@
 """SaliencyMix (Uddin et al., 2021) with K boxes around the most salient place of the partner."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
+import torch
 from torch import Generator, Tensor
+from torch.nn.functional import pad
 
-from ..checks import check_choice, check_spatial, checked_saliency
-from ..fine_saliency import fine_saliency, peaks
+from ..checks import check_choice, check_spatial, checked_numbers, checked_saliency, per_channel
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
-from ..options import checked_numbers
 from ..plan import PairPlan
-from .pair import PairMethod
+from .base import PairMethod
+
+SURROUNDS = (12, 24, 48, 28, 56, 112)
+"""How far the six surrounds reach, in places."""
+
+# Of a map in 0 … 2: far above what rounding does, so that places which are equally salient tie, far below what anybody can see.
+DIGITS = 9
+PART = 2**15
+
+
+def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: float | tuple[float, ...] | None = None) -> Tensor:
+    """``[B, *size]`` in float64, 0 … 2: how much each place of ``x [B, C, *size]`` is brighter or darker than what surrounds it.
+
+        on_n = max(g − s_n, 0),  off_n = max(s_n − g, 0),  S = Σ on_n / max Σ on_n + Σ off_n / max Σ off_n
+
+    g is the grey image (0.299 R + 0.587 G + 0.114 B for three channels, else their mean), blurred twice by [1, 2, 1]/4 along each
+    axis; s_n is the mean of the places from −n + 1 to n around, clipped at the border, without the place itself. A part that is
+    0 everywhere stays 0, so a constant image has a map of zeros. Signals, images and volumes.
+
+    ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels; without ``std`` each sample is stretched to
+    0 … 1, which weighs the channels as they come. Detached.
+    """
+    # In parts that stay in the cache.
+    parts = torch.split(x.detach(), max(1, PART // x[0, 0].numel()))
+    return torch.cat([_map(_blurred(_blurred(_grey(part.to(torch.float64), mean, std)))) for part in parts])
+
+
+def peaks(saliency: Tensor) -> Tensor:
+    """``[B, d]``: the first place, row by row, at which each map ``[B, *size]`` is highest; the middle of a map that is even."""
+    size = saliency.shape[1:]
+    flat = saliency.flatten(1)
+    first = flat.argmax(1)
+    place = []
+    for side in reversed(size):
+        place.append(first % side)
+        first = first // side
+    middle = torch.tensor([side // 2 for side in size], device=saliency.device)
+    low, high = flat.aminmax(dim=1)
+    return torch.where((low == high).unsqueeze(1), middle, torch.stack(place[::-1], 1))
+
+
+def _map(grey: Tensor) -> Tensor:
+    """S of blurred grey images ``[B, *size]``; the sum over a surround is read off the integral image at its corners."""
+    size = grey.shape[1:]
+    # A surround that reaches over all of the image is the same for every n, so it is taken once, with its count.
+    surrounds = Counter(min(n, max(size)) for n in SURROUNDS)
+    margin = max(surrounds)
+    integral = grey
+    for axis in range(1, grey.ndim):
+        integral = integral.cumsum(axis)
+    integral = pad(integral.unsqueeze(1), (1, 0) * len(size))
+    integral = pad(integral, (margin, margin) * len(size), mode="replicate").squeeze(1)
+    on, off = torch.zeros_like(grey), torch.zeros_like(grey)
+    for reach, count in surrounds.items():
+        rest, area = integral, torch.ones((), dtype=torch.float64, device=grey.device)
+        for axis, side in enumerate(size, 1):
+            rest = rest.narrow(axis, margin + reach + 1, side) - rest.narrow(axis, margin - reach + 1, side)
+            place = torch.arange(side, device=grey.device)
+            area = area.unsqueeze(-1) * ((place + reach + 1).clamp(max=side) - (place - reach + 1).clamp(min=0))
+        # Of a single place there is no surround: 0 / 1 instead of 0 / 0.
+        contrast = grey - (rest - grey) / (area - 1).clamp(min=1)
+        on.add_(contrast.clamp(min=0), alpha=count)
+        off.sub_(contrast.clamp(max=0), alpha=count)
+    return (_to_one(on) + _to_one(off)).round(decimals=DIGITS)
+
+
+def _grey(x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None) -> Tensor:
+    """``[B, *size]``: brightness in 0 … 255, shifted so that the darkest place of each sample is 0."""
+    if std is None:
+        axes = list(range(1, x.ndim))
+        low, high = x.amin(axes, keepdim=True), x.amax(axes, keepdim=True)
+        x = (x - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+    else:
+        x = x * per_channel("std", std, x) + per_channel("mean", mean, x)
+    red_green_blue = x.unbind(1)
+    if len(red_green_blue) == 3:
+        grey = 255 * (0.299 * red_green_blue[0] + 0.587 * red_green_blue[1] + 0.114 * red_green_blue[2])
+    else:
+        grey = 255 * x.mean(1)
+    # Only differences count. Of a constant image they shall be 0 and not what rounding leaves, which would be blown up to 1.
+    return grey - grey.amin(list(range(1, grey.ndim)), keepdim=True)
+
+
+def _blurred(grey: Tensor) -> Tensor:
+    """[1, 2, 1]/4 along every axis; beyond the border the image is mirrored at its last place."""
+    for axis in range(1, grey.ndim):
+        side = grey.shape[axis]
+        ends = (grey.narrow(axis, place, 1) for place in (min(1, side - 1), max(side - 2, 0)))
+        longer = torch.cat([next(ends), grey, next(ends)], axis)
+        grey = (longer.narrow(axis, 0, side) + 2 * grey + longer.narrow(axis, 2, side)) / 4
+    return grey
+
+
+def _to_one(part: Tensor) -> Tensor:
+    highest = part.amax(list(range(1, part.ndim)), keepdim=True)
+    return part / torch.where(highest > 0, highest, 1.0)
+
 
 SaliencyMap = Literal["fine", "gradient"]
 
@@ -22,7 +119,7 @@ class SaliencyMix(PairMethod):
     """x̂_k is x' inside box k and x outside, at the same place; the boxes lie around the place where x' is most salient.
 
     ``saliency_from`` says what salient means: ``fine`` (the paper) is contrast with the surroundings
-    (:func:`multimix.fine_saliency.fine_saliency`) and needs no model, ``gradient`` is the map of
+    (:func:`multimix.methods.saliency_mix.fine_saliency`) and needs no model, ``gradient`` is the map of
     :func:`multimix.input_saliency`, and a function makes a map ``[B, *size]`` of ``x [B, C, *size]``. A map handed to ``plan`` as
     ``saliency=`` is used instead. ``mean`` and ``std`` say how x was normalised; only ``fine`` asks.
 

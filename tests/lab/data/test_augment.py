@@ -4,16 +4,7 @@ import pytest
 import torch
 from scipy import ndimage, stats
 
-from multimix.lab.data.augment import (
-    Augment,
-    CenterCrop,
-    Flip,
-    Normalise,
-    PaddedCrop,
-    RandomResizedCrop,
-    Resize,
-    Rotation,
-)
+from multimix.lab.data.augment import Augment, CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation
 from multimix.lab.data.crops import crop_boxes, resized
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

@@ -5,9 +5,9 @@ import time
 import pytest
 import torch
 
-from multimix.generator import seeded
 from multimix.lab.data import Augment, BadFile, Files, Flip, Images, Loader, Normalise, PaddedCrop, RandomResizedCrop, Resize
 from multimix.lab.data.imagenet import read_imagenet
+from multimix.sampling import seeded
 
 NORMALISE = Normalise((0.5,) * 3, (0.5,) * 3)
 CROPS = Augment([Flip(), PaddedCrop(8, 2), NORMALISE])

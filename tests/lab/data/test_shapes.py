@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from multimix.lab.data import DATASETS, Augment, Loader, read
+from multimix.lab.data.clouds import KINDS
 from multimix.lab.data.shapes import Clouds, read_shapes
-from multimix.lab.points.data import KINDS
 
 
 def test_the_same_clouds_every_time_as_the_entry_says():

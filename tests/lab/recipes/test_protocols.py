@@ -9,8 +9,8 @@ import multimix as mm
 from multimix.lab.nets import network
 from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.arms import arm_settings
-from multimix.lab.training.settings import Optimizer
-from multimix.mix_block import NewBlock
+from multimix.lab.recipes.settings import Optimizer
+from multimix.methods.samix.block import NewBlock
 
 OF_IMAGES = [name for name in RECIPES if name != "shapes_pointnet"]
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 import multimix as mm
+from multimix.lab.commands.report_runner import reports
 from multimix.lab.data import read
 from multimix.lab.evaluation.base import Options
-from multimix.lab.evaluation.measures import evaluator
+from multimix.lab.evaluation.registry import evaluator
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
-from multimix.lab.reporting.command import reports
-from multimix.lab.reporting.samples import first_batch
-from multimix.lab.rows import read_rows
+from multimix.lab.results.samples import first_batch
+from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import swept
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import engine, planned, train

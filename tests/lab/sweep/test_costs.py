@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from multimix.lab.rows import read_rows
+from multimix.lab.storage import read_rows
 from multimix.lab.sweep import costs as module
 from multimix.lab.sweep.child import End
 from multimix.lab.sweep.costs import BASE, FILE, ROUNDS, WARM, Updates, measured, update_seconds

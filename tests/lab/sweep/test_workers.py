@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from multimix.lab.rows import read_rows
+from multimix.lab.storage import read_rows
 from multimix.lab.sweep import workers
 from multimix.lab.sweep.child import End
 from multimix.lab.sweep.plan import swept

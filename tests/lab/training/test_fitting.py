@@ -6,15 +6,15 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from multimix.generator import seeded
 from multimix.lab.data import Loader
 from multimix.lab.training.fitting import FITTING
 from multimix.lab.training.loaded import loaded
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import planned, train
 from multimix.methods import SAMix, StyleMix
-from multimix.mix_block import NewBlock
-from multimix.style_small import NewPair, train_style_pair
+from multimix.methods.samix.block import NewBlock
+from multimix.methods.style.small_pair import NewPair, train_style_pair
+from multimix.sampling import seeded
 from trial import MEAN, RECIPE, STD, settings, splits
 
 DATA = splits()

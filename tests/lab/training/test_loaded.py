@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from multimix.lab.rows import read_rows
+from multimix.lab.recipes.settings import Network
+from multimix.lab.storage import read_rows
 from multimix.lab.training.loaded import loaded
 from multimix.lab.training.run import planned, train
-from multimix.lab.training.settings import Network
 from multimix.lab.training.weights import weights_digest
 from trial import RECIPE, splits
 

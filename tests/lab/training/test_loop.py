@@ -10,14 +10,14 @@ from accelerate import Accelerator
 
 import multimix as mm
 from multimix.lab.data import Loader, Splits
+from multimix.lab.recipes.schedule import Knots, Milestones
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase
 from multimix.lab.training.checkpoint import Checkpoint
 from multimix.lab.training.divergence import Diverged
 from multimix.lab.training.loop import Training
-from multimix.lab.training.schedule import Knots, Milestones
-from multimix.lab.training.settings import Augmentation, Data, Network, Phase
 from multimix.lab.training.weights import weights_digest
-from multimix.mix_block import NewBlock
-from multimix.style_small import NewPair
+from multimix.methods.samix.block import NewBlock
+from multimix.methods.style.small_pair import NewPair
 from trial import MEAN, PUZZLE, STD, settings, splits, weights
 
 DATA = splits()

@@ -8,11 +8,11 @@ import pytest
 
 import tree
 from killing import the_server
-from multimix.lab.rows import read_rows
+from multimix.lab.recipes.settings import Data, described
+from multimix.lab.storage import read_rows
 from multimix.lab.training import run as module
 from multimix.lab.training.checkpoint import latest_checkpoint, read_checkpoint
 from multimix.lab.training.run import RESULTS, planned, train, unfinished
-from multimix.lab.training.settings import Data, described
 from trial import MEAN, RECIPE, STD
 
 NONE = {"method": "none"}

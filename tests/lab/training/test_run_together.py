@@ -6,7 +6,7 @@ import pytest
 
 from killing import DONE, KILLED, the_server
 from leftovers import until
-from multimix.lab.rows import read_rows
+from multimix.lab.storage import read_rows
 from multimix.lab.training.run import RESULTS, planned, train
 from trial import RECIPE
 

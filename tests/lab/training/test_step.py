@@ -9,10 +9,10 @@ from accelerate import Accelerator
 from torch import nn
 
 import multimix as mm
-from multimix.generator import seeded
+from multimix.lab.recipes.settings import Network, Optimizer
 from multimix.lab.training.loop import Training
-from multimix.lab.training.settings import Network, Optimizer
 from multimix.lab.training.step import MIXING, seed_everything, update
+from multimix.sampling import seeded
 from trial import DropNet, PlainNet, settings, splits
 
 KEY = (3, 1, 4)

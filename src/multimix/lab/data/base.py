@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ...generator import seeded
+from ...sampling import seeded
 
 # Images of one size are one tensor [B, C, H, W], images of several sizes a list of [C, H, W].
 Pixels = Tensor | list[Tensor]

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ..results import make_folder, write_atomically
+from ..storage import make_folder, write_atomically
 from .base import BadFile, Files, Images
 
 T = TypeVar("T")

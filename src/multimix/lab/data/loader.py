@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ...generator import seeded
+from ...sampling import seeded
 from .augment import Augment
 from .base import BadFile, Files, Split
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from ...generator import seeded
-from ..points.data import KINDS, split
+from ...sampling import seeded
 from .base import Images, Splits
+from .clouds import KINDS, split
 
 CLASSES = tuple(KINDS)
 POINTS, PER_KIND, TEST_PER_KIND = 48, 100, 200

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..evaluators.boxes import Progress
-from ..evaluators.calibration import BINS
-from ..evaluators.corruption import SEVERITIES
 from ..training.loaded import Which
+from .boxes import Progress
+from .calibration import BINS
+from .corruption import SEVERITIES
+from .cub_transfer import PAPER, TransferOptions
 from .subject import Subject
-from .to_birds import PAPER, TransferOptions
 
 
 @dataclass(frozen=True)

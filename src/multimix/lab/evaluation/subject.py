@@ -17,14 +17,14 @@ from ..data.augment import Step
 from ..data.bulk import without_bad
 from ..data.imagenet import has_boxes
 from ..data.tiny_imagenet import tiny_imagenet_files
-from ..evaluators.predictions import Predictions
 from ..recipes.arms import counts_k
+from ..recipes.settings import Data, Settings
 from ..training.history import Epoch
 from ..training.loaded import Which, loaded
 from ..training.log import read_epochs
 from ..training.run import splits_of
-from ..training.settings import Data, Settings
 from ..training.weights import weights_digest
+from .predictions import Predictions
 
 RESIZED = 256 / 224  # of what is cut out, as usual on ImageNet
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ...checks import nearest
-from ..points.net import PointNet
+from .pointnet import PointNet
 from .preact_resnet import PreActResNet, preact_resnet18, preact_resnet18_small
 from .resnet import ResNet, resnet50, resnet50_small
 from .resnext import ResNeXt, resnext29_4_24, resnext29_4_24_small

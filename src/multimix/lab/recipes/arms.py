@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from ... import methods as registry
 from ...checks import nearest
 from ...methods import InputMixup, ManifoldMixup, Method, NoMix
-from ...mix_block import NewBlock
-from ...style_small import NewPair
+from ...methods.samix.block import NewBlock
+from ...methods.style.small_pair import NewPair
 from .. import nets
 from ..data import Layout
-from ..training.settings import Augmentation, Settings
 from .base import Recipe
+from .settings import Augmentation, Settings
 
 SMOOTHING = 0.1
 ROTATION = 15.0  # degrees; the paper's batch augmentation rotates, but does not say how far

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..training.settings import Running, Settings
+from .settings import Running, Settings
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = ("paper", "small", "smoke")

@@ -22,10 +22,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from ...mix_block import NewBlock
-from ..training.schedule import Milestones
-from ..training.settings import Augmentation, Data, Network, Settings
+from ...methods.samix.block import NewBlock
 from .base import REDUCED, Scale
+from .schedule import Milestones
+from .settings import Augmentation, Data, Network, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
 MIX_LAYERS = (None, "stage1", "stage2")

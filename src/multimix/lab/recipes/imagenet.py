@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from ..training.schedule import Knots
-from ..training.settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
+from .schedule import Knots
+from .settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 100, 20, 3
 SMALLER = 16  # times smaller batches than the protocol's, and with them the rates

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from ..training.schedule import Milestones
-from ..training.settings import Data, Network, Settings
 from .base import REDUCED, Recipe, Row, Scale
+from .schedule import Milestones
+from .settings import Data, Network, Settings
 
 EPOCHS, SMOKE_EPOCHS = 200, 2
 SCHEDULE = Milestones(0.03, (100, 150))

@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from ..training.schedule import Milestones
-from ..training.settings import Data, Network, Settings
 from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
+from .schedule import Milestones
+from .settings import Data, Network, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
 SCHEDULE = Milestones(0.003, (10, 20))

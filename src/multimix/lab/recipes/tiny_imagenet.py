@@ -20,11 +20,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from ...mix_block import NewBlock
-from ..training.schedule import Milestones
-from ..training.settings import Augmentation, Data, Network, Settings
+from ...methods.samix.block import NewBlock
 from .base import REDUCED, Recipe, Row, Scale
 from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
+from .schedule import Milestones
+from .settings import Augmentation, Data, Network, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
 SCHEDULE = Milestones(0.2, (600, 900))

@@ -10,9 +10,9 @@ at small scale one CPU core. The paper's seconds are not known here; it says tha
 
 from dataclasses import replace
 
-from ..training.settings import Settings
 from . import cifar100
 from .base import Recipe, Row, Scale
+from .settings import Settings
 
 EPOCHS: dict[Scale, int] = {"paper": 5, "small": 3, "smoke": 2}
 

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..results import make_folder
+from ..storage import make_folder
 
 GROUPS = hasattr(os, "setpgrp")  # not on Windows
 

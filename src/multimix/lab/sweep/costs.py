@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ...methods import NoMix
 from ...warmup import warmup
-from ..results import processor
-from ..rows import append_row, read_rows
+from ..storage import append_row, processor, read_rows
 from ..terminal import note as say
 from ..training.loop import Training
 from ..training.run import Run, engine, splits_of

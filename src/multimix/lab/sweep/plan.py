@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from ...methods import NoMix
 from ..recipes.arms import arm_name, counts_k
 from ..recipes.base import Recipe, Scale
+from ..recipes.settings import Settings
 from ..training.run import Run, planned
-from ..training.settings import Settings
 
 Equal = Literal["steps", "samples", "compute"]
 EQUALS: tuple[Equal, ...] = get_args(Equal)

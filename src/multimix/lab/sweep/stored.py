@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..recipes.base import Scale
-from ..results import digest
-from ..rows import append_row, read_rows
+from ..storage import append_row, digest, read_rows
 from ..terminal import note as say
 from .plan import Entry, Equal, Planned
 

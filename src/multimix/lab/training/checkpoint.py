@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from ..results import make_folder, write_atomically
+from ..storage import make_folder, write_atomically
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2

@@ -2,9 +2,9 @@
 
 import math
 
+from ..recipes.schedule import Milestones
+from ..recipes.settings import Settings
 from .log import Step
-from .schedule import Milestones
-from .settings import Settings
 
 
 class Diverged(ValueError):  # noqa: N818  what happened, in one sentence

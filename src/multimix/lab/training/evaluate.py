@@ -11,7 +11,7 @@ from torch.nn import functional
 from ...logits import logits_of
 from ...saliency import evaluation_mode
 from ..data import Augment, Loader, Split
-from .settings import Settings
+from ..recipes.settings import Settings
 from .step import on_device
 
 

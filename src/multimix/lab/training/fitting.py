@@ -8,10 +8,10 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from ...generator import seeded
 from ...methods import Method
+from ...sampling import seeded
 from ..data import Loader, Split
-from .settings import Settings
+from ..recipes.settings import Settings
 
 FITTING = 0xF17  # a random stream of its own
 IMAGES = 512  # that such a network may learn from before the training

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from ..recipes.settings import Running
 from .checkpoint import Checkpoint, only, write_best, write_checkpoint
 from .history import Epoch, is_best
 from .log import Log, Step
 from .progress import Progress
-from .settings import Running
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

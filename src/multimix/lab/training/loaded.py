@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from ...methods import Method
+from ..recipes.rebuilt import rebuilt
+from ..recipes.settings import Settings
 from .checkpoint import BEST, checkpoint_sum, checkpoints, read_checkpoint, unflattened
 from .fitting import set_network_states
-from .rebuilt import rebuilt
-from .settings import Settings
 
 SETTINGS = "settings.json"
 Which = Literal["last", "best"]

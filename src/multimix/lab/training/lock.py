@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..results import make_folder
+from ..storage import make_folder
 
 try:
     import fcntl

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, get_type_hints
 
-from ..results import make_folder, write_atomically
+from ..storage import make_folder, write_atomically
 from .history import Epoch
 
 STEPS, EPOCHS, EPOCH_LINES = "steps.csv", "epochs.csv", "epochs.jsonl"

@@ -18,7 +18,8 @@ from ...hooks import MixPoints
 from ..data import Files, Loader, Split, Splits
 from ..data.picture import read_picture
 from ..nets import parameter_groups
-from ..results import digest
+from ..recipes.settings import Settings
+from ..storage import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
 from .clock import Clock
 from .divergence import Diverged, divergence
@@ -26,7 +27,6 @@ from .evaluate import evaluated
 from .fitting import fitted_settings, network_states, set_network_states
 from .history import Epoch
 from .log import Step
-from .settings import Settings
 from .step import START, Carried, Measured, of_all_shares, seed_everything, update
 from .watching import Asked, Watcher
 from .weights import same_buffers

@@ -18,8 +18,9 @@ from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
 from ..recipes.arms import arm_name, arm_settings, counts_k
 from ..recipes.base import Recipe, Scale
-from ..results import make_folder, write_atomically
-from ..rows import append_row, read_rows
+from ..recipes.overrides import overridden
+from ..recipes.settings import Data, Settings, described
+from ..storage import append_row, make_folder, read_rows, write_atomically
 from .checkpoint import Checkpoint, latest_checkpoint
 from .divergence import Diverged
 from .history import Outcome, outcome
@@ -28,9 +29,7 @@ from .loaded import SETTINGS
 from .lock import locked
 from .log import Log
 from .loop import Training
-from .overrides import overridden
 from .progress import Progress
-from .settings import Data, Settings, described
 from .weights import weights_digest
 
 PAPER_K = 5

@@ -14,10 +14,10 @@ from torch import Generator, Tensor, nn
 
 from ...checks import NotFiniteError
 from ...forward import Term, mixed_terms
-from ...generator import seeded
 from ...loss import mixed_accuracy
+from ...sampling import seeded
+from ..recipes.settings import LOSSES, Settings
 from .fitting import average_gradients
-from .settings import LOSSES, Settings
 
 # A seed's separate random streams, beside those of the loader.
 START, MIXING, MODEL = 0x57A7, 0x313C, 0x30DE1

@@ -1,0 +1,62 @@
+"""`multimix look`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ...methods import METHODS
+from ..terminal import bar, note, tell
+
+SHOWN = ", ".join(kind.name for kind in METHODS)
+
+
+try:
+    import tyro
+except ModuleNotFoundError:
+    pass  # cli.main() says in one sentence what is missing
+else:
+    Out = Annotated[
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+    ]
+    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
+    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
+
+
+def look(
+    a: Annotated[
+        Path | None, tyro.conf.arg(metavar="[A]", help="An image file, λ = 0.", help_behavior_hint="(default: a cat)")
+    ] = None,
+    b: Annotated[
+        Path | None, tyro.conf.arg(metavar="[B]", help="An image file, λ = 1.", help_behavior_hint="(default: a dog)")
+    ] = None,
+    /,
+    *,
+    k: Annotated[int, tyro.conf.arg(metavar="K", help="Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).")] = 5,
+    methods: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="NAME …", help=f"Which of {SHOWN}.", help_behavior_hint="(default: all that can be shown)"),
+    ] = (),
+    size: Annotated[int, tyro.conf.arg(metavar="PIXELS", help="Side of the squares that the pictures are cut to.")] = 256,
+    seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides where boxes, holes and fields lie.")] = 5,
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where look.png and look.html go.")] = Path("multimix-look"),
+) -> None:
+    """Show the K steps of every method on two pictures: a figure, and a page with a slider along λ.
+
+    A few are given what two pictures do not have, and the page says what: a small encoder and decoder (trained first, seconds), a
+    fixed mask network, a batch before, mirror images, clouds of points. Methods that mix hidden layers only cannot be shown.
+
+    Try it:
+      multimix look
+      multimix look cat.jpg dog.jpg
+      multimix look cat.jpg dog.jpg --methods cutmix fmix --k 7 --seed 3
+    """
+    from ..look.look import look as written
+    from ..look.pictures import cat, dog
+
+    if (a is None) != (b is None):
+        raise ValueError("look needs two pictures, or none for the two that come along")
+    pictures = (cat(size), dog(size)) if a is None or b is None else (a, b)
+    png, html = written(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=bar("Mixing"), note=note)
+    print(f"wrote {png}")
+    tell(html, "Move the slider.")

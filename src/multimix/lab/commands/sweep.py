@@ -1,0 +1,76 @@
+"""`multimix sweep`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from .options import DATA_VARIABLE, RUNS, change, data_folder
+
+with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
+    import tyro
+
+
+def sweep(
+    recipe: Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")],
+    /,
+    *,
+    methods: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="NAME …", help="What is compared; multimix list methods names all.")
+    ] = ("none", "mixup", "cutmix", "puzzlemix"),
+    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="With how many interpolations each.")] = (1, 5),
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")] = (0, 1, 2),
+    scale: Annotated[
+        Literal["paper", "small", "smoke"],
+        tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
+    ] = "paper",
+    equal: Annotated[
+        tuple[Literal["steps", "samples", "compute"], ...],
+        tyro.conf.arg(
+            metavar="BUDGET …", help="What all get the same of: steps (the recipe's schedule), samples, compute; or several."
+        ),
+    ] = ("steps",),
+    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Runs at a time, each in a process of its own.")] = 1,
+    data: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
+        ),
+    ] = None,
+    out: Annotated[
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not done again.")
+    ] = RUNS,
+    retry: Annotated[int, tyro.conf.arg(metavar="N", help="How often a run that failed is tried again at once.")] = 0,
+    rebuild: Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")] = False,
+    set_: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields to change; --FIELD VALUE does the same."),
+    ] = (),
+) -> None:
+    """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples or equal compute.
+
+    Stopped, the same command goes on where it was. A run that fails or is killed is listed at the end and the others go on; the
+    same command tries it again. multimix evaluate measures the networks, multimix report makes a page of everything.
+
+    Try it:
+      multimix sweep cifar100_preact_resnet18 --scale smoke --methods none cutmix --ks 1 3 --seeds 0 1
+      multimix sweep cifar100_preact_resnet18 --scale small --jobs 2
+      multimix sweep cifar100_preact_resnet18 --scale small --equal steps samples compute
+    """
+    from .sweep_runner import run
+
+    run(
+        recipe,
+        methods=methods,
+        ks=ks,
+        seeds=seeds,
+        scale=scale,
+        equal=equal,
+        data=data_folder(data),
+        out=out,
+        jobs=jobs,
+        changes=dict(change(words) for words in set_),
+        rebuild=rebuild,
+        retry=retry,
+    )

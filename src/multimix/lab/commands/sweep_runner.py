@@ -1,0 +1,168 @@
+"""`multimix sweep`: planned, trained in processes of their own, compared; what failed is listed at the end."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..data import dataset
+from ..recipes import recipe as named_recipe
+from ..recipes.base import Recipe, Scale
+from ..results.aggregate import Rows
+from ..results.sheet import Sheet, markdown, records_csv, terminal
+from ..results.sweep_comparison import Comparison, comparison
+from ..results.sweep_sheets import records, sheets
+from ..storage import make_folder, read_rows, write_atomically
+from ..sweep.costs import BASE, LOG, measured
+from ..sweep.plan import EQUALS, Costs, Equal, Planned, arm_runs, swept
+from ..sweep.progress import called
+from ..sweep.stored import Group, Stored, entries, groups, keep_plan, read_plan
+from ..sweep.workers import Failure, trained
+from ..terminal import note
+from ..training.run import RESULTS
+
+
+def run(
+    recipe: str | Recipe,
+    *,
+    methods: Sequence[str],
+    ks: Sequence[int],
+    seeds: Sequence[int],
+    scale: Scale,
+    equal: Sequence[Equal] = ("steps",),
+    data: Path,
+    out: Path,
+    jobs: int = 1,
+    changes: Mapping[str, str] | None = None,
+    rebuild: bool = False,
+    retry: int = 0,
+) -> None:
+    """What the command does; tables go to the standard stream, everything else to the error stream.
+
+    The same command goes on where it was, and tries again what failed. ``rebuild`` makes tables and figures of what is there,
+    and trains nothing.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("multimix sweep starts its processes by itself; torchrun is for multimix train")
+    chosen = named_recipe(recipe) if isinstance(recipe, str) else recipe
+    if rebuild:
+        _report(chosen, scale, out)
+        return
+    _check_data(chosen.settings(scale).data.name, data)
+    asked: dict[str, Any] = {"methods": tuple(methods), "ks": tuple(ks), "seeds": tuple(seeds)}
+    changed = {**_shared(chosen, scale, jobs), **(changes or {})}
+    costs, failures = _costs(chosen, scale, asked, changed, data, out) if "compute" in equal else (None, [])
+    planned = swept(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
+    plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
+    keep_plan(out, plan)
+    _introduce(chosen, scale, planned, equal)
+    failures += trained([one.run for one in planned], data=data, out=out, jobs=jobs, retry=retry, note=note)
+    _report(chosen, scale, out, dict(changes or {}))
+    _list(failures)
+    if failures:
+        raise ValueError(f"{_count(len(failures), 'run')} failed, as listed above; the same command tries again")
+
+
+def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Sheet]:
+    """The tables of all sweeps of a recipe at a scale in a folder of results."""
+    return [sheet for group in _groups(out, recipe, scale) for sheet in _sheets(group, recipe, rows)]
+
+
+def sweep_figures(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> dict[str, bytes]:
+    """Their figures, PNG and SVG, by file name."""
+    files: dict[str, bytes] = {}
+    for group in _groups(out, recipe, scale):
+        files |= _figures(group, _compared(group, recipe, rows))
+    return files
+
+
+def _groups(out: str | Path, recipe: Recipe, scale: Scale) -> list[Group]:
+    return [group for group in groups(read_plan(out, note)) if (group.recipe, group.scale) == (recipe.name, scale)]
+
+
+def written(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
+    """``sweep.md``, ``sweep.csv`` and the figures, in a folder of ``out`` for the recipe and the scale."""
+    found = _compared(group, recipe, rows)
+    texts = "\n".join(markdown(sheet) for sheet in sheets(found, _words(group)))
+    files = {f"{group.stem}.md": texts.encode(), f"{group.stem}.csv": records_csv(records(found)).encode()}
+    files |= _figures(group, found)
+    folder = Path(out) / group.recipe / group.scale
+    make_folder(folder)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    return [folder / name for name in files]
+
+
+def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
+    """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
+    own = _groups(out, recipe, scale)
+    if not own:
+        raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
+    rows = read_rows(out / RESULTS, note)
+    for group in (group for group in own if changes is None or group.changes == changes):
+        for sheet in _sheets(group, recipe, rows):
+            Console().print(terminal(sheet), "")
+    for group in own:
+        for path in written(out, rows, group, recipe):
+            print(f"wrote {path}")
+
+
+def _check_data(name: str, folder: Path) -> None:
+    """Raise one sentence, instead of one for every run, if there are no data at all."""
+    if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):
+        raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
+
+
+def _costs(
+    recipe: Recipe, scale: Scale, asked: Mapping[str, Any], changes: Mapping[str, str], data: Path, out: Path
+) -> tuple[Costs, list[Failure]]:
+    """What the arms cost; those that cannot even be measured have failed."""
+    own = arm_runs(recipe, scale=scale, changes=changes, **{**asked, "seeds": asked["seeds"][:1]})
+    # Named beside the arms, so that changes of the method are not taken for its own.
+    together = arm_runs(recipe, scale=scale, changes=changes, **{**asked, "methods": (BASE[0], *asked["methods"])})
+    found = measured(together[0], own, data=data, out=out, note=note)
+    reasons = {arm: f"what an update costs could not be measured: {reason}" for arm, reason in found.broken.items()}
+    return found.costs, [Failure(run, reasons[run.arm, run.k], out / LOG) for run in own if (run.arm, run.k) in reasons]
+
+
+def _shared(recipe: Recipe, scale: Scale, jobs: int) -> dict[str, str]:
+    """Threads of every process, where the recipe leaves them as they are: several would take the cores from each other."""
+    if jobs == 1 or recipe.settings(scale).running.threads is not None:
+        return {}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"running.threads": str(max(1, cores // jobs))}
+
+
+def _introduce(recipe: Recipe, scale: Scale, planned: Sequence[Planned], equal: Sequence[Equal]) -> None:
+    different = len({one.run.folder for one in planned})
+    names = ", ".join(name for name in EQUALS if name in equal)
+    note(f"{recipe.title}, {scale} scale: {_count(different, 'run')}, at equal {names}")
+
+
+def _list(failures: Sequence[Failure]) -> None:
+    for failure in failures:
+        note(f"failed: {called(failure.run)}: {failure.reason}\n  {failure.log}")
+
+
+def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Sheet]:
+    return sheets(_compared(group, recipe, rows), _words(group))
+
+
+def _compared(group: Group, recipe: Recipe, rows: Rows) -> Comparison:
+    return comparison(recipe, group.scale, rows, group.runs)
+
+
+def _figures(group: Group, found: Comparison) -> dict[str, bytes]:
+    from ..results.sweep_figures import figures
+
+    return figures(found, _words(group), group.stem)
+
+
+def _words(group: Group) -> str:
+    return ", ".join(f"{field} = {value}" for field, value in group.changes.items())
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

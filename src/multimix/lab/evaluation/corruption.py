@@ -1,0 +1,289 @@
+"""What a network's errors become when images are spoilt: behind the objects (which needs boxes), or all over.
+
+Pixels are changed as they were read, before resizing and normalisation. Noise on a large photo is averaged away when that is made
+smaller; for the paper's experiment read ImageNet with ``short_side=256``, the size the centre is cut from.
+"""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
+
+import numpy
+import torch
+from PIL import Image
+from scipy import ndimage
+from torch import Generator, Tensor, nn
+
+from ...checks import nearest
+from ...logits import Output
+from ...sampling import seeded
+from ..data import Augment, Files, Split
+from ..data.crops import resized
+from ..data.picture import picture_size
+from .boxes import Progress, annotated, covered, one_bar, rescaled, with_boxes
+from .error import Proportion, errors
+from .predictions import predictions
+
+NOISE_SIGMA = 0.1  # of pixels in 0 … 1
+SEVERITIES = (1, 2, 3, 4, 5)
+BOX = Image.Resampling.BOX
+# Keys of their own, so that noise is not that of any other draw with the same seed.
+DRAWN, DONORS = 0xC022, 0xD080
+
+
+class Common(NamedTuple):
+    """A corruption by severity: ``change(pixels [C, H, W] in 0 … 1, level, generator)`` with one level per severity 1 … 5."""
+
+    levels: tuple[float, float, float, float, float]
+    change: Callable[[Tensor, float, Generator], Tensor]
+
+
+def _gaussian_noise(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+    return x + sigma * torch.randn(x.shape, generator=generator)
+
+
+def _shot_noise(x: Tensor, photons: float, generator: Generator) -> Tensor:
+    return torch.poisson(x * photons, generator=generator) / photons
+
+
+def _blur(x: Tensor, sigma: float, _: Generator) -> Tensor:
+    return torch.from_numpy(ndimage.gaussian_filter(x.numpy(), (0, sigma, sigma), mode="nearest"))
+
+
+def _contrast(x: Tensor, share: float, _: Generator) -> Tensor:
+    mean = x.mean((1, 2), keepdim=True)
+    return mean + share * (x - mean)
+
+
+def _brightness(x: Tensor, more: float, _: Generator) -> Tensor:
+    # The value of HSV is the largest channel; hue and saturation stay when all channels grow alike.
+    value = x.amax(0)
+    brighter = (value + more).clamp(max=1)
+    return torch.where(value > 0, x * (brighter / value.clamp(min=1e-6)), brighter)
+
+
+def _jpeg(x: Tensor, quality: float, _: Generator) -> Tensor:
+    if len(x) not in (1, 3):
+        raise ValueError(f"jpeg needs images of 1 or 3 channels, got {len(x)}")
+    picture, file = Image.fromarray(_bytes(x).permute(1, 2, 0).squeeze(2).numpy()), io.BytesIO()
+    picture.save(file, "jpeg", quality=int(quality))
+    decoded = torch.from_numpy(numpy.array(Image.open(file))).float() / 255
+    return decoded.reshape(*x.shape[1:], len(x)).permute(2, 0, 1)
+
+
+def _pixelate(x: Tensor, share: float, _: Generator) -> Tensor:
+    height, width = x.shape[1:]
+    small, whole = (max(1, int(width * share)), max(1, int(height * share))), (width, height)
+    planes = [Image.fromarray(plane).resize(small, BOX).resize(whole, BOX) for plane in x.numpy()]
+    return torch.from_numpy(numpy.stack([numpy.array(plane) for plane in planes]))
+
+
+# Levels as in ImageNet-C (Hendrycks and Dietterich, 2019), made for photos of about 224 pixels.
+COMMON: Mapping[str, Common] = {
+    "gaussian_noise": Common((0.08, 0.12, 0.18, 0.26, 0.38), _gaussian_noise),
+    "shot_noise": Common((60, 25, 12, 5, 3), _shot_noise),
+    "blur": Common((1, 2, 3, 4, 6), _blur),
+    "contrast": Common((0.4, 0.3, 0.2, 0.1, 0.05), _contrast),
+    "brightness": Common((0.1, 0.2, 0.3, 0.4, 0.5), _brightness),
+    "jpeg": Common((25, 18, 15, 10, 7), _jpeg),
+    "pixelate": Common((0.6, 0.5, 0.4, 0.3, 0.25), _pixelate),
+}
+BACKGROUND = ("background_replaced", "background_noise")
+
+
+@dataclass(frozen=True)
+class CorruptionError:
+    """Errors under a corruption; ``severity`` is None for ``clean`` and for those of the background."""
+
+    name: str
+    severity: int | None
+    top1: Proportion
+    top5: Proportion | None
+
+
+@dataclass(frozen=True)
+class Corruptions:
+    """The clean error and that of every corruption, over the same ``n`` images.
+
+    With a corruption of the background, images ``without_box`` are not among them.
+    """
+
+    n: int
+    without_box: int
+    rows: tuple[CorruptionError, ...]
+
+    def mean(self, name: str) -> float:
+        """Top-1 error in per cent, the mean over the severities of the corruption ``name``."""
+        found = [row.top1.percent for row in self.rows if row.name == name]
+        if not found:
+            raise ValueError(f"no corruption {name!r} here; there are {', '.join(dict.fromkeys(row.name for row in self.rows))}")
+        return math.fsum(found) / len(found)
+
+
+def corruption_errors(
+    network: nn.Module,
+    split: Split,
+    augment: Augment,
+    *,
+    names: Sequence[str] | None = None,
+    severities: Sequence[int] = SEVERITIES,
+    seed: int = 0,
+    batch: int = 200,
+    workers: int = 0,
+    device: torch.device | str | None = None,
+    output: Output | None = None,
+    progress: Progress = iter,
+) -> Corruptions:
+    """Errors on clean images, then under the corruptions ``names``, by default all: those of the background if there are boxes.
+
+    The same seed spoils an image in the same way, whatever the batch, the workers and the network.
+    """
+    boxed = isinstance(split, Files) and split.boxes is not None
+    names = ((*BACKGROUND, *COMMON) if boxed else tuple(COMMON)) if names is None else names
+    shown = with_boxes(cast(Files, split)) if any(name in BACKGROUND for name in names) else split
+    wanted = [(name, severity) for name in names for severity in ((None,) if name in BACKGROUND else severities)]
+    spoilt = [(name, severity, corrupted_split(shown, name, severity, seed)) for name, severity in wanted]
+    rows = []
+    with one_bar(progress, (1 + len(wanted)) * -(-len(shown) // batch)) as ticking:
+        for name, severity, part in (("clean", None, shown), *spoilt):
+            seen = predictions(
+                network, part, augment, batch=batch, workers=workers, device=device, output=output, progress=ticking
+            )
+            found = errors(seen)
+            rows.append(CorruptionError(name, severity, found.top1, found.top5))
+    return Corruptions(len(shown), len(split) - len(shown), tuple(rows))
+
+
+def corrupted_split(split: Split, name: str, severity: int | None = None, seed: int = 0) -> Split:
+    """``split`` with every image spoilt as it is read. What is drawn depends on the seed and the place of the image in it."""
+    if name in BACKGROUND:
+        if severity is not None:
+            raise ValueError(f"severity must be None for {name}, got {severity}")
+        annotated(split)
+    elif name not in COMMON:
+        raise ValueError(
+            f"no corruption {name!r}{nearest(name, (*BACKGROUND, *COMMON))}; there are {', '.join(BACKGROUND)} and "
+            f"{', '.join(COMMON)}"
+        )
+    elif severity not in SEVERITIES:
+        raise ValueError(f"severity must be one of 1 … 5, got {severity}")
+    if isinstance(split, Files):
+        donors = derangement(len(split), seed) if name == "background_replaced" else None
+        return replace(split, reader=_SpoiltReader(split, name, severity, seed, donors))
+    return _SpoiltImages(split, name, cast(int, severity), seed)
+
+
+def corrupted(image: Tensor, name: str, severity: int, generator: Generator) -> Tensor:
+    """``image [C, H, W]``, uint8 or float in 0 … 1, under one of the common corruptions; clipped, in the dtype it had."""
+    common = COMMON[name]
+    return _as_before(image, common.change(_unit(image), common.levels[severity - 1], generator))
+
+
+def with_background(image: Tensor, foreground: Tensor, background: Tensor) -> Tensor:
+    """``image [C, H, W]`` where ``foreground [H, W]``, elsewhere ``background [C, h, w]``, resized to fit."""
+    behind = resized(background.unsqueeze(0), (image.shape[1], image.shape[2]))[0]
+    return torch.where(foreground, image, behind.to(image.dtype))
+
+
+def with_background_noise(image: Tensor, foreground: Tensor, generator: Generator, sigma: float = NOISE_SIGMA) -> Tensor:
+    """``image [C, H, W]`` with N(0, ``sigma``²) added (of pixels in 0 … 1, clipped) except where ``foreground [H, W]``."""
+    noisy = _as_before(image, _gaussian_noise(_unit(image), sigma, generator))
+    return torch.where(foreground, image, noisy)
+
+
+def derangement(count: int, seed: int) -> Tensor:
+    """A permutation of 0 … ``count`` − 1 that leaves nothing in its place; all such are equally likely."""
+    if count < 2:
+        raise ValueError(f"backgrounds come from other images, so there must be at least 2, got {count}")
+    generator, identity = seeded(DONORS, seed), torch.arange(count)
+    while True:  # one in e permutations will do
+        drawn = torch.randperm(count, generator=generator)
+        if bool((drawn != identity).all()):
+            return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _SpoiltReader:
+    """Reads a file of ``split`` and spoils it; knows its row by its path."""
+
+    split: Files
+    name: str
+    severity: int | None
+    seed: int
+    donors: Tensor | None
+    rows: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", {path: row for row, path in enumerate(self.split.paths)})
+
+    def __call__(self, path: str) -> Tensor:
+        row, image = self.rows[path], self.split.reader(path)
+        draws = _draws(self.name, self.severity, self.seed, row)
+        if self.name not in BACKGROUND:
+            return corrupted(image, self.name, cast(int, self.severity), draws)
+        size = (image.shape[1], image.shape[2])
+        boxes = rescaled(annotated(self.split)[row], picture_size(path), size)
+        if self.donors is None:
+            return with_background_noise(image, covered(boxes, *size), draws)
+        donor = self.split.reader(self.split.paths[int(self.donors[row])])
+        return with_background(image, covered(boxes, *size), donor)
+
+
+@dataclass(frozen=True, eq=False)
+class _SpoiltImages:
+    """Samples in memory, spoilt when they are asked for."""
+
+    split: Split
+    name: str
+    severity: int
+    seed: int
+
+    @property
+    def labels(self) -> Tensor:
+        return self.split.labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.split.classes
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        return self.split.skipped
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def batch(self, index: Tensor) -> tuple[Tensor | list[Tensor], Tensor]:
+        pixels, labels = self.split.batch(index)
+        rows = [
+            corrupted(image, self.name, self.severity, _draws(self.name, self.severity, self.seed, row))
+            for row, image in zip(index.tolist(), pixels, strict=True)
+        ]
+        return torch.stack(rows) if isinstance(pixels, Tensor) else rows, labels
+
+    def subset(self, per_class: int, seed: int) -> Split:
+        return replace(self, split=self.split.subset(per_class, seed))
+
+
+def _draws(name: str, severity: int | None, seed: int, row: int) -> Generator:
+    return seeded(DRAWN, (*BACKGROUND, *COMMON).index(name), severity or 0, seed, row)
+
+
+def _unit(image: Tensor) -> Tensor:
+    """Pixels in 0 … 1, float32."""
+    if image.dtype == torch.uint8:
+        return image.contiguous().float() / 255
+    low, high = float(image.min()), float(image.max())
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"pixels must lie in 0 … 1 to be spoilt, as uint8 in 0 … 255, got values from {low:g} to {high:g}")
+    return image.contiguous().float()
+
+
+def _as_before(image: Tensor, changed: Tensor) -> Tensor:
+    return _bytes(changed) if image.dtype == torch.uint8 else changed.clamp(0, 1).to(image.dtype)
+
+
+def _bytes(pixels: Tensor) -> Tensor:
+    return (pixels * 255).round().clamp(0, 255).to(torch.uint8)

@@ -1,0 +1,99 @@
+"""The K steps of every method on two pictures: one figure, and one page with a slider."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from ...methods import METHODS, Method, create
+from ...sampling import sample_path
+from ..storage import make_folder, write_atomically
+from .cases import LEFT_OUT, obstacle, options, trained_ahead, words
+from .figure import Row, figure
+from .page import POSITIONS, Card, page
+from .pictures import read_picture
+from .steps import ends, steps, takes_lam
+
+MOST_STEPS = 40
+SIZES = (16, 512)
+
+
+def look(
+    a: str | Path | Tensor,
+    b: str | Path | Tensor,
+    *,
+    k: int = 5,
+    methods: Sequence[str] = (),
+    size: int = 256,
+    seed: int = 0,
+    out: str | Path = "multimix-look",
+    track: Callable[[Sequence[Method]], Iterable[Method]] = iter,
+    note: Callable[[str], None] = print,
+) -> tuple[Path, Path]:
+    """Paths of ``look.png`` (K steps per method) and ``look.html`` (any λ by a slider), both written into the folder ``out``.
+
+    ``a`` and ``b`` are image files or pictures ``[3, size, size]`` in 0 … 1. No ``methods`` means all that can be shown;
+    ``note`` is told about each that cannot, and about what takes long. ``track`` may wrap the methods in a progress bar. Figure
+    and page share the geometry, which follows from ``seed``.
+    """
+    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
+    _check_options(k, size, seed)
+    shown = shown_methods(methods, size, note)
+    a, b = _picture(a, size, "a"), _picture(b, size, "b")
+    many = [i / (POSITIONS - 1) for i in range(POSITIONS)]
+    out = Path(out)
+    png, html = out / "look.png", out / "look.html"
+    make_folder(out)  # before anything that takes time
+    trained_ahead(shown, note)
+    rows, cards = [], []
+    for method in track(shown):
+        said, (first, last) = words(method), ends(method, a, b)
+        at_few = steps(method, a, b, few, seed=seed)
+        rows.append(Row(method.name, first, at_few, last, said.short))
+        fine = steps(method, a, b, many, seed=seed) if takes_lam(method) else at_few
+        cards.append(Card(method.name, _first_line(method), list(fine.images), fine.lam.tolist(), last is not None, said.whole))
+    try:
+        write_atomically(png, figure(rows))
+        write_atomically(html, page(a, b, cards).encode())
+    except OSError as error:
+        raise OSError(f"cannot write into {str(out)!r}: {error.strerror}") from error
+    return png, html
+
+
+def shown_methods(names: Sequence[str], size: int, note: Callable[[str], None]) -> list[Method]:
+    """The methods called ``names``, one sentence for the first that cannot be shown; without names all that can be."""
+    known = {key: kind for kind in METHODS for key in (kind.name, *kind.aliases)}
+    for name in names:
+        if name not in known:
+            create(name)  # raises the sentence that lists what exists
+        if reason := obstacle(known[name]):
+            raise ValueError(f"{name} cannot be shown: {reason}")
+    if names:
+        kinds = list(dict.fromkeys(known[name] for name in names))
+    else:
+        kinds = [kind for kind in METHODS if obstacle(kind) is None]
+        for kind in METHODS:
+            if (reason := obstacle(kind)) not in (None, *LEFT_OUT):
+                note(f"{kind.name} is left out: {reason}")
+    return [create(kind.name, **options(kind, size)) for kind in kinds]
+
+
+def _first_line(method: Method) -> str:
+    return (type(method).__doc__ or "").strip().splitlines()[0]
+
+
+def _check_options(k: int, size: int, seed: int) -> None:
+    if k > MOST_STEPS:
+        raise ValueError(f"k must be at most {MOST_STEPS} to fit a figure, got {k}")
+    if not SIZES[0] <= size <= SIZES[1]:
+        raise ValueError(f"size must lie in {SIZES[0]} … {SIZES[1]} pixels, got {size}")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must lie in 0 … 2^63 − 1, got {seed}")
+
+
+def _picture(source: str | Path | Tensor, size: int, name: str) -> Tensor:
+    if not isinstance(source, Tensor):
+        return read_picture(source, size)
+    if list(source.shape) != [3, size, size]:
+        raise ValueError(f"{name} must have shape [3, {size}, {size}], got {list(source.shape)}")
+    return source

@@ -1,0 +1,122 @@
+"""What a method makes of picture A on the way to B, at any λ: pairs, holes, a history, parts of a batch, clouds of points."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...methods import Method, PairMethod
+from ...methods.comixup.method import CoMixup
+from ...methods.recursivemix.method import RecursiveMix
+from ..data.cloud_picture import cloud_picture
+from ..data.clouds import KINDS, bodies
+
+FIRST_BODY, SECOND_BODY, POINTS = "cone", "torus", 400
+
+
+class Steps(NamedTuple):
+    """Pictures along a path: ``images [K, 3, H, W]`` and ``lam [K]``, the realised share of B in each."""
+
+    images: Tensor
+    lam: Tensor
+
+
+def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: int) -> Steps:
+    """What ``method`` makes of ``a`` with the partner ``b`` at the shares ``lam``, all with one geometry drawn from ``seed``.
+
+    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that
+    takes no λ at all makes as many steps as there are shares. One that needs saliency gets the contrast of the pictures, since
+    there is no network to ask; one that mixes points mixes two clouds of its own.
+    """
+    return _way(method)(method, a, b, lam, torch.Generator().manual_seed(seed))
+
+
+def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What is mixed, as pictures: ``a`` and ``b``, or the two clouds; None without a partner."""
+    if method.layout == "points":
+        first, second = clouds()
+        none, side = torch.zeros(POINTS), a.shape[-1]
+        return cloud_picture(first, none, side), cloud_picture(second, 1 - none, side)
+    return a, None if _way(method) is _of_its_own else b
+
+
+def takes_lam(method: Method) -> bool:
+    """Whether a slider can ask for a share; otherwise there are its K steps only."""
+    return _way(method) is not _in_a_part
+
+
+def contrast(pictures: Tensor) -> Tensor:
+    """``[B, H, W]``: how much the brightness of ``pictures [B, C, H, W]`` changes around each place."""
+    bright = pictures.mean(1, keepdim=True)
+    across = bright.diff(dim=3, append=bright[..., -1:])
+    down = bright.diff(dim=2, append=bright[:, :, -1:])
+    reach = max(1, pictures.shape[-1] // 32)
+    edges = torch.nn.functional.pad((across.square() + down.square()).sqrt(), (reach,) * 4, mode="replicate")
+    return torch.nn.functional.avg_pool2d(edges, 2 * reach + 1, stride=1).squeeze(1)
+
+
+@lru_cache(maxsize=1)
+def clouds() -> Tensor:
+    """``[2, N, 3]``: the two bodies that are mixed instead of pictures, the same every time as cat and dog are."""
+    label = torch.tensor([list(KINDS).index(kind) for kind in (FIRST_BODY, SECOND_BODY)])
+    return bodies(label, POINTS, torch.Generator().manual_seed(3), noise=0.0)
+
+
+Way = Callable[[Any, Tensor, Tensor, Sequence[float], torch.Generator], Steps]
+
+
+def _way(method: Method) -> Way:
+    if method.layout == "points":
+        return _between_clouds
+    if isinstance(method, PairMethod):
+        return _in_a_pair
+    if isinstance(method, RecursiveMix):
+        return _with_history
+    return _in_a_part if isinstance(method, CoMixup) else _of_its_own
+
+
+def _in_a_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+    x = torch.stack([a, b])
+    given = {"saliency": contrast(x)} if "saliency" in method.needs else {}
+    # p = 1: a coin that says "no mixing" would leave nothing to look at.
+    plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
+    return Steps(plan.mix(x)[::2], plan.lam[:, 0])
+
+
+def _with_history(method: RecursiveMix, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+    """B is what was mixed before. Areas go as far as the method draws them, so λ is the place among those."""
+    x, areas = a.unsqueeze(0), [method.area * share for share in lam]
+    history = {"history_x": b.unsqueeze(0), "history_target": torch.ones(1, 1)}
+    plan = replace(method, p=1.0).plan(x, lam=areas, generator=generator, **history)
+    return Steps(plan.mix(x), plan.lam[:, 0])
+
+
+def _in_a_part(method: CoMixup, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+    """The row of A in a part of A, B and their mirror images, at evenly spaced priors; mirrored or not, a picture is one class.
+
+    A and B alone would stay as they are: of two outputs that are to differ each takes one. The pictures of A come first, because
+    priors are tilted from the first half of a part to the second.
+    """
+    x = torch.stack([a, a.flip(2), b, b.flip(2)])
+    made = replace(method, k=len(lam), part=len(x), sampler="grid", p=1.0)
+    # Squared, because the contrast alone is too even to decide anything: then every output shows one picture.
+    plan: Any = made.plan(x, saliency=contrast(x).square(), generator=generator)
+    return Steps(plan.mix(x)[:: len(x)], plan.weights[:, 0, 2:].sum(1))
+
+
+def _between_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+    x, given = clouds(), {"saliency": torch.ones(2, POINTS)} if "saliency" in method.needs else {}
+    plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
+    drawn = zip(plan.mix(x)[::2], plan.mask[:, 0, 0], strict=True)
+    return Steps(torch.stack([cloud_picture(cloud, share, a.shape[-1]) for cloud, share in drawn]), plan.lam[:, 0])
+
+
+def _of_its_own(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+    x, unmoved = torch.stack([a, b]), sum(share == 0 for share in lam)
+    changed: dict[str, Any] = {"k": len(lam) - unmoved}
+    plan = replace(method, **changed).plan(x, generator=generator)  # type: ignore[type-var]  # methods are dataclasses
+    images = torch.cat([a.expand(unmoved, *a.shape), plan.mix(x)[::2]])
+    return Steps(images, torch.cat([torch.zeros(unmoved, dtype=torch.float64), plan.lam[:, 0]]))

@@ -1,0 +1,239 @@
+"""What a run is: everything that decides its result, typed and frozen; apart from it, how this machine does it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal
+
+from torch import nn
+
+from ... import loss as losses
+from ...checks import check_share
+from ...forward import Loss
+from ...methods import Method
+from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
+from ..data.augment import Step
+from ..nets import network
+from ..storage import digest
+from .schedule import Schedule
+
+Part = Literal["validation", "test"]
+LossName = Literal["softmax_bce", "cross_entropy"]
+Precision = Literal["no", "bf16", "fp16"]
+LOSSES: dict[str, Loss] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
+
+# How a machine does it, which decides no result.
+OF_THE_MACHINE = ("running.", "method.threads")
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set by name, and which of its samples: ``per_class`` of every class for training (None: all of them).
+
+    The error is measured on ``report``. Where ``select`` names a part, the epoch with the least error there counts as best.
+    """
+
+    name: str
+    report: Part = "test"
+    select: Part | None = None
+    per_class: int | None = None
+    report_per_class: int | None = None
+    subset_seed: int = 0
+    skip_bad: bool = False
+
+    def entry(self) -> DataSet:
+        """What is known of the set before it is read."""
+        return dataset(self.name)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is drawn for every sample: mirrored, turned by up to ±``rotation`` degrees, cropped after ``padding``.
+
+    With ``smallest_crop`` it is a random part of at least this share of the area instead, resized to ``size``; files are first
+    resized to ``short_side`` (as the protocol's stored copies are). For evaluation the short side is resized to
+    ``evaluate_resize``, then the middle ``evaluate_crop`` is taken.
+    """
+
+    flip: bool = False
+    padding: int = 0
+    rotation: float = 0.0
+    smallest_crop: float | None = None
+    size: int | None = None
+    short_side: int | None = None
+    evaluate_resize: int | None = None
+    evaluate_crop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.smallest_crop is not None and self.size is None:
+            raise ValueError("augment.smallest_crop needs augment.size, the side of what the network sees")
+
+    def training(self, data: DataSet) -> Augment:
+        """The steps of a training sample, ending with its normalisation."""
+        steps: list[Step] = [Rotation(self.rotation)] if self.rotation else []
+        if self.smallest_crop is not None and self.size is not None:
+            steps.append(RandomResizedCrop(self.size, (self.smallest_crop, 1.0)))
+        elif self.padding:
+            _, height, width = data.size
+            steps.append(PaddedCrop((height, width), self.padding))
+        return Augment((*steps, *([Flip()] if self.flip else []), *data.last_steps))
+
+    def evaluation(self, data: DataSet) -> Augment:
+        """The steps of a sample that is only looked at: nothing is drawn."""
+        steps: list[Step] = [Resize(self.evaluate_resize)] if self.evaluate_resize else []
+        if self.evaluate_crop:
+            steps.append(CenterCrop(self.evaluate_crop))
+        return Augment((*steps, *data.last_steps))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A registered network or an import path, and options for it as words ``name=value``."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+    def built(self, num_classes: int, in_channels: int) -> nn.Module:
+        """The network; one from an import path is not told the number of channels, which it may not take."""
+        channels = None if ":" in self.name else in_channels
+        return network(self.name, num_classes, in_channels=channels, **self.given())
+
+    def given(self) -> dict[str, Any]:
+        """The options by name; values are read as Python writes them, words without quotes too."""
+        given = {}
+        for words in self.options:
+            name, equals, value = words.partition("=")
+            if not equals or not name.isidentifier():
+                raise ValueError(f"network.options must be words name=value, such as stem_stride=2, got {words!r}")
+            try:
+                given[name] = ast.literal_eval(value)
+            except (ValueError, SyntaxError):
+                given[name] = value
+        return given
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """SGD; without ``norm_decay`` the weights of batch norm do not decay."""
+
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 1e-4
+    norm_decay: bool = True
+
+
+@dataclass(frozen=True)
+class Phase:
+    """From ``epoch`` on, other sizes; and a ``clean_weight`` in place of that of the method, if that has one."""
+
+    epoch: int
+    batch: int
+    size: int
+    smallest_crop: float
+    short_side: int | None = None
+    clean_weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Running:
+    """How this machine does it. Nothing here belongs to the digest, since the weights that come out do not depend on it.
+
+    ``device`` is auto (an accelerator if there is one) or cpu. None for ``threads`` leaves them as they are; another number may
+    change last bits. A checkpoint is written when ``checkpoint_minutes`` have passed, and after every ``checkpoint_updates`` if
+    given.
+    """
+
+    workers: int = 0
+    device: Literal["auto", "cpu"] = "auto"
+    threads: int | None = None
+    checkpoint_minutes: float = 5.0
+    checkpoint_updates: int | None = None
+    log_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 0), ("threads", 1), ("checkpoint_updates", 1), ("log_every", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"running.{name} must be at least {least}, got {value}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One training, but for its seed.
+
+    ``batch`` samples are one update, in all processes together, each shown ``repeats`` times (batch augmentation).
+    ``accumulate`` cuts the share of a process into so many parts that run one after the other; pairs and batch statistics are
+    those of a part. ``k_chunk`` interpolations run at a time, all K if None. ``evaluate_every`` counts epochs; the last is always
+    evaluated.
+    """
+
+    data: Data
+    network: Network
+    method: Method
+    schedule: Schedule
+    epochs: int
+    batch: int
+    augment: Augmentation = Augmentation()
+    optimizer: Optimizer = Optimizer()
+    loss: LossName = "cross_entropy"
+    smoothing: float = 0.0
+    repeats: int = 1
+    phases: tuple[Phase, ...] = ()
+    accumulate: int = 1
+    k_chunk: int | None = None
+    mixed_precision: Precision = "no"
+    channels_last: bool = True
+    compile: bool = False
+    evaluate_every: int = 1
+    evaluate_batch: int = 200
+    running: Running = Running()
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "repeats", "accumulate", "k_chunk", "evaluate_every", "evaluate_batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_share("smoothing", self.smoothing)
+        if self.phases and [phase.epoch for phase in self.phases] != sorted({0, *(phase.epoch for phase in self.phases)}):
+            raise ValueError(f"phases must start at epoch 0 and ascend, got {', '.join(str(p.epoch) for p in self.phases)}")
+
+    def in_epoch(self, epoch: int) -> "Settings":
+        """What holds in an epoch: the sizes of its phase in place of the general ones."""
+        if not self.phases:
+            return self
+        now = [phase for phase in self.phases if phase.epoch <= epoch][-1]
+        augment = replace(self.augment, size=now.size, smallest_crop=now.smallest_crop, short_side=now.short_side)
+        method: Any = self.method
+        # Where the weight follows from other options, those stay.
+        weighted = any(option.name == "clean_weight" for option in fields(method))
+        if now.clean_weight is not None and weighted and method.clean_weight > 0:
+            method = replace(method, clean_weight=now.clean_weight)
+        return replace(self, batch=now.batch, augment=augment, method=method, phases=())
+
+    def digest(self) -> str:
+        """A word for everything that decides the result."""
+        decisive = {name: value for name, value in described(self).items() if not name.startswith(OF_THE_MACHINE)}
+        return digest(decisive)[:10]
+
+
+def described(settings: Any) -> dict[str, Any]:
+    """Settings as JSON values, every field by its dotted name; what may be one of several kinds has a line with its kind."""
+    return dict(_lines(settings, ""))
+
+
+def _lines(settings: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            if field.name in ("method", "schedule"):
+                yield prefix + field.name, getattr(value, "name", type(value).__name__)
+            yield from _lines(value, f"{prefix}{field.name}.")
+        elif isinstance(value, tuple) and value and all(is_dataclass(part) for part in value):
+            for i, part in enumerate(value):
+                yield from _lines(part, f"{prefix}{field.name}.{i}.")
+        else:
+            yield prefix + field.name, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

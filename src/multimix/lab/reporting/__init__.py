@@ -1,1 +1,0 @@
-"""Reports of finished runs: one self-contained page per study, with its figures as files beside it."""

@@ -1,0 +1,118 @@
+"""Pictures of what a network found: its heat map over the image, its box and the true ones."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import torch
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Normal, Stroke
+from torch import Tensor, nn
+
+from ...logits import Output
+from ..data import Augment, Files, Normalise
+from ..evaluation.boxes import BoxedBatches, with_boxes
+from ..evaluation.cam import CamLayers, cam_pass, found_layers, heat_maps
+from ..evaluation.localization import REFERENCE, Rule, box_of_map
+from .html import png
+
+# Two of Okabe and Ito's colours, which colour-blind readers can tell apart; the dashes tell them apart in print, too.
+TRUE, PREDICTED, SOFT = "#56b4e9", "#e69f00", "#5c5c66"
+SIDE = 1.9  # of a picture in inches
+
+
+@dataclass(frozen=True, eq=False)
+class BoxExample:
+    """``image [C, H, W]`` in 0 … 1, ``heat [H, W]`` in 0 … 1, the ``predicted`` box ``[4]`` and the ``true`` ones ``[n, 4]``."""
+
+    image: Tensor
+    heat: Tensor
+    predicted: Tensor
+    true: Tensor
+    title: str
+
+
+def box_examples(
+    network: nn.Module,
+    split: Files,
+    augment: Augment,
+    index: Tensor,
+    *,
+    rule: Rule = REFERENCE,
+    cam: CamLayers | None = None,
+    foreign: bool = False,
+    device: torch.device | str | None = None,
+    output: Output | None = None,
+) -> list[BoxExample]:
+    """The samples ``index`` with the box of the predicted class by ``rule``; titles give the overlap and whether it counts.
+
+    ``foreign``: the network's classes are not those of the split, so titles do not judge them, nor does the rule.
+    """
+    some = with_boxes(split.take(index))
+    boxed = next(iter(BoxedBatches(some, augment, batch=len(some))))
+    plain = Augment([step for step in augment.steps if not isinstance(step, Normalise)])
+    images = next(iter(BoxedBatches(some, plain, batch=len(some)))).x
+    weight = next(network.parameters(), torch.zeros(0))
+    x = boxed.x.to(weight.device if device is None else device, weight.dtype)
+    seen = cam_pass(network, x, found_layers(network, x, cam, output=output), output=output)
+    predicted, style = seen.logits.argmax(1), rule.style
+    maps = heat_maps(seen.raw(predicted), (x.shape[2], x.shape[3]), box_sum=style.box_sum, upsample=style.upsample)
+    boxes = [box_of_map(heat, rule.cam_threshold, in_bytes=style.in_bytes) for heat in maps]
+    right = (predicted.cpu() == boxed.labels) | foreign
+    examples = []
+    for image, heat, box, true, correct in zip(images, maps, boxes, boxed.boxes, right, strict=True):
+        overlap = torch.tensor(rule.overlap(box, true), dtype=torch.float64)
+        verdict = "found" if rule.met(overlap, correct) else "class wrong" if not correct else "not found"
+        examples.append(BoxExample(image, heat, box, true, f"IoU {float(overlap):.2f}, {verdict}"))
+    return examples
+
+
+def box_picture(examples: Sequence[BoxExample], *, columns: int = 5, note: str = "") -> bytes:
+    """PNG: all examples in a grid, solid lines around the objects, dashed ones where the network sees them."""
+    if not examples:
+        raise ValueError("examples must hold at least 1 picture, got none")
+    if columns < 1:
+        raise ValueError(f"columns must be at least 1, got {columns}")
+    columns = min(columns, len(examples))
+    rows = math.ceil(len(examples) / columns)
+    sheet = Figure(figsize=(SIDE * max(columns, 2), 0.55 + (SIDE + 0.22) * rows), layout="constrained")
+    grid: Any = sheet.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, example in zip(grid.flat, examples, strict=False):
+        _draw(axes, example)
+    lines = [
+        Line2D([], [], color=TRUE, lw=2, label="true box"),
+        Line2D([], [], color=PREDICTED, lw=2, ls=(0, (3, 2)), label="box of the map"),
+    ]
+    sheet.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    if note:
+        sheet.suptitle(note, fontsize=8, color=SOFT)
+    return png(sheet, dpi=150)
+
+
+def _draw(axes: Any, example: BoxExample) -> None:
+    pixels = example.image.permute(1, 2, 0).clamp(0, 1)
+    axes.imshow(pixels.expand(-1, -1, 3).numpy(), interpolation="bilinear")
+    # The higher, the more it covers, so that the picture stays visible where the network does not look.
+    colours = matplotlib.colormaps["inferno"](example.heat.numpy())
+    colours[..., 3] = 0.6 * example.heat.numpy()
+    axes.imshow(colours)
+    for box in example.true.tolist():
+        _frame(axes, box, TRUE, "-")
+    _frame(axes, example.predicted.tolist(), PREDICTED, (0, (3, 2)))
+    axes.set_xlim(-0.5, pixels.shape[1] - 0.5)
+    axes.set_ylim(pixels.shape[0] - 0.5, -0.5)
+    axes.set_title(example.title, fontsize=7, color=SOFT, pad=4)
+
+
+def _frame(axes: Any, box: Sequence[float], colour: str, dashes: Any) -> None:
+    x, y, width, height = box
+    # Pixel 0 is drawn from −0.5 to 0.5.
+    frame = Rectangle((x - 0.5, y - 0.5), width, height, fill=False, ec=colour, lw=1.8, ls=dashes, clip_on=False)
+    frame.set_path_effects([Stroke(linewidth=3, foreground="black", alpha=0.5), Normal()])
+    axes.add_patch(frame)

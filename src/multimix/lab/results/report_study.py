@@ -1,0 +1,139 @@
+"""Finished runs sorted into studies: one recipe at one scale, its lines, and what compares with what."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..recipes import RECIPES, Recipe
+from ..recipes.base import SCALES, Scale
+from ..statistics import Paired
+from ..studies.digits.comparison import holm
+from .aggregate import Gathered, Line, Rows, beside_method, gathered
+from .recipe_table import ECE, settings_marks
+
+MEASURES: Mapping[str, str] = {"error": "error", ECE: "ECE"}
+
+
+class Compared(NamedTuple):
+    """``line`` minus ``other`` in one measure over common seeds; ``p_holm`` is corrected for all comparisons of that measure."""
+
+    line: str
+    other: str
+    measure: str
+    paired: Paired
+    p_holm: float = 1.0
+
+
+class Study(NamedTuple):
+    """The rows of one recipe at one scale, sorted; ``lines`` are those that have runs."""
+
+    recipe: Recipe
+    scale: Scale
+    rows: Rows
+    found: Gathered
+
+    @property
+    def lines(self) -> list[Line]:
+        """Those with finished runs."""
+        return [line for line in self.found.lines if line.runs]
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return f"{self.recipe.name}-{self.scale}"
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds that were run."""
+        return sorted({seed for line in self.lines for seed in line.seeds})
+
+    def label(self, line: Line) -> str:
+        """The line's name, with the mark it has in the table of results where settings differ."""
+        marks = settings_marks(self.found.lines)
+        return f"{line.label} {marks[line.differs]}" if line.differs else line.label
+
+    def alike(self) -> tuple[list[Line], list[Line]]:
+        """Lines that differ by nothing but method and K, of several such groups that of most runs; and the others."""
+        groups: dict[tuple[str, ...], list[Line]] = {}
+        for line in self.lines:
+            own = groups.setdefault(beside_method(line), [])
+            if all((line.arm, line.k) != (other.arm, other.k) for other in own):
+                own.append(line)
+        most = max(groups.values(), key=lambda lines: sum(len(line.seeds) for line in lines))
+        return most, [line for line in self.lines if line not in most]
+
+    def row(self, line: Line, seed: int | None = None) -> Mapping[str, Any]:
+        """The row of one run of a line, of its first seed if none is named."""
+        seed = line.seeds[0] if seed is None else seed
+        own = [row for row in self.rows if (row.get("digest"), row.get("arm"), row.get("k")) == (line.digest, line.arm, line.k)]
+        return [row for row in own if row.get("seed") == seed][-1]
+
+    def results(self, line: Line, on: str) -> list[Mapping[str, Any]]:
+        """What an evaluator found about the runs of a line, where it was asked."""
+        rows = [self.row(line, seed) for seed in line.seeds]
+        return [row["evaluations"][on] for row in rows if on in row.get("evaluations", {})]
+
+    def evaluated(self) -> list[str]:
+        """Every evaluation that some run has, by its key."""
+        return list(dict.fromkeys(on for row in self.rows for on in row.get("evaluations", {})))
+
+    def compared(self, measure: str) -> list[Compared]:
+        """Every line against no mixing, and every K > 1 against K = 1 of the same method; p corrected over all of them."""
+        field = self.recipe.reported(self.scale) if measure == "error" else measure
+        found = []
+        for line in self.lines:
+            against = [("none", self.found.with_none(line, field)), (f"{line.arm} K = 1", self.found.with_one(line, field))]
+            found += [Compared(self.label(line), other, measure, paired) for other, paired in against if paired is not None]
+        corrected = holm([one.paired.p_t for one in found])
+        return [one._replace(p_holm=p) for one, p in zip(found, corrected, strict=True)]
+
+
+def studies(rows: Rows, recipes: Mapping[str, Recipe] = RECIPES) -> list[Study]:
+    """One for every recipe and scale that has rows, in the order of the recipes; rows of unknown recipes are refused."""
+    names = dict.fromkeys(row.get("recipe") for row in rows)
+    for name in names:
+        if name not in recipes:
+            raise ValueError(f"the runs are of recipe {name!r}, which this version does not have; it has {', '.join(recipes)}")
+    found = []
+    for name in (name for name in recipes if name in names):
+        for scale in SCALES:
+            own = [row for row in rows if (row.get("recipe"), row.get("scale")) == (name, scale)]
+            if own:
+                found.append(Study(recipes[name], scale, own, gathered(recipes[name], scale, own)))
+    return found
+
+
+def findings(study: Study) -> list[str]:
+    """What the comparisons show and what not, in sentences that count before they name."""
+    sentences = []
+    for measure, word in MEASURES.items():
+        compared = study.compared(measure)
+        kinds = (("no mixing", [one for one in compared if one.other == "none"]),
+                 ("K = 1 of the same method", [one for one in compared if one.other != "none"]))  # fmt: skip
+        sentences += [_sentence(word, other, own) for other, own in kinds if own]
+    if not sentences:
+        sentences.append("No two lines have two seeds in common, so nothing is compared here.")
+    return sentences
+
+
+def _sentence(word: str, other: str, compared: Sequence[Compared]) -> str:
+    lower = [one for one in compared if one.paired.mean + one.paired.half < 0]
+    higher = [one for one in compared if one.paired.mean - one.paired.half > 0]
+    open_ = len(compared) - len(lower) - len(higher)
+    parts = [
+        f"{_count(len(compared))} of {word} with {other}: lower in {len(lower)}{_named(lower)}, higher in "
+        f"{len(higher)}{_named(higher)}, not told apart in {open_} (95 % intervals of the paired difference, in points)."
+    ]
+    if len(compared) > 1 and (lower or higher):
+        sure = [one for one in [*lower, *higher] if one.p_holm < 0.05]
+        verb = "has" if len(sure) < 2 else "have"
+        parts.append(f"After Holm's correction for their number {len(sure) or 'none'} of them {verb} p < 0.05{_named(sure)}.")
+    return " ".join(parts)
+
+
+def _count(number: int) -> str:
+    return "1 comparison" if number == 1 else f"{number} comparisons"
+
+
+def _named(compared: Sequence[Compared]) -> str:
+    words = [f"{one.line} {one.paired.mean:+.2f} ± {one.paired.half:.2f}, n = {one.paired.n}" for one in compared]
+    return f" ({'; '.join(words)})".replace("-", "−") if words else ""

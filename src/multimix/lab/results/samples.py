@@ -1,0 +1,129 @@
+"""The samples a run has mixed, drawn again: those of the first update that mixes, bit for bit, as its network saw them."""
+
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ...forward import prepared_plan
+from ...methods.recursivemix.plan import PastedPlan
+from ...sampling import seeded
+from ..data import Loader, Split
+from ..data.cloud_picture import cloud_picture
+from ..recipes.settings import Settings
+from ..training.fitting import fitted_settings
+from ..training.loop import as_stored
+from ..training.step import MIXING, START, Carried, seed_everything
+from ..training.streams import own_streams
+from .html import png
+
+SOFT = "#5c5c66"
+SIDE = 1.15  # of a picture in inches
+PIXELS = 160  # of the side of a cloud
+LONG = 16  # letters of a class name
+
+
+class FirstBatch(NamedTuple):
+    """``x [B, C, H, W]`` with classes ``y``, their partners, λ ``[K, B]``, and the mixtures ``[K, B, C, H, W]``.
+
+    Clouds are ``[B, N, 3]``, their mixtures ``[K, B, N, 3]``.
+    ``mixed`` is None where they were mixed inside the network, at ``layer``. ``update`` is the first, or the second.
+    """
+
+    x: Tensor
+    y: Tensor
+    x_pair: Tensor
+    y_pair: Tensor
+    lam: Tensor
+    mixed: Tensor | None
+    layer: str | None
+    update: Literal["first", "second"] = "first"
+
+
+def first_batch(settings: Settings, seed: int, train: Split, *, processes: int = 1) -> FirstBatch:
+    """What the first process of a run saw in its first update: everything drawn is a function of the seed.
+
+    With a method that remembers batches it is the second update, and its partners are the batch of the first, which had nothing
+    to be mixed with. Saliency, where it is needed, is that of the network before it learnt anything. On another device last bits
+    may differ.
+    """
+    count, updates = len(train.classes), sum(len(train) // settings.in_epoch(epoch).batch for epoch in range(settings.epochs))
+    with own_streams():
+        seed_everything(START, seed)
+        network = settings.network.built(count, settings.data.entry().size[0])
+        part = as_stored(train, settings.in_epoch(0).augment.short_side)
+        now = fitted_settings(settings, network, part, seed, updates).in_epoch(0)
+        # An epoch of one update has no second, and the next epoch begins anew.
+        batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.carries else 1))
+        network.train()
+        carried: Carried = {}
+        for step, (x, y) in enumerate(batches):
+            seed_everything(seed, 0, step, 0)
+            generator = seeded(MIXING, seed, 0, step, 0)
+            plan, chosen, _ = prepared_plan(network, now.method, x, y, output=None, generator=generator, given=carried)
+            target = plan.mix_target(y, count)
+            # What the network said is remembered, too, but nothing that is shown depends on it.
+            carried = (chosen or now.method).carried(plan, x, target, torch.zeros_like(target))
+    mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
+    pairs = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
+    return FirstBatch(x, y, *pairs, plan.lam, mixed, plan.layer, "first" if len(batches) == 1 else "second")
+
+
+def _loader(now: Settings, seed: int, part: Split, processes: int) -> Loader:
+    """That of the first share of a batch."""
+    return Loader(
+        part,
+        now.augment.training(now.data.entry()),
+        batch=now.batch,
+        seed=seed,
+        rank=0,
+        world=processes * now.accumulate,
+        repeats=now.repeats,
+    )
+
+
+def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, pairs: int = 4) -> bytes:
+    """PNG: for each of the first ``pairs`` samples itself, its K mixtures with their λ, and its partner."""
+    entry = settings.data.entry()
+    shown = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:pairs] or [0]
+    between = 0 if batch.mixed is None else len(batch.mixed)
+    sheet = Figure(figsize=(SIDE * max(4, between + 2), 0.35 + (SIDE + 0.2) * len(shown)), layout="constrained")
+    grid: Any = sheet.subplots(len(shown), between + 2, squeeze=False)
+    for row, i in zip(grid, shown, strict=True):
+        pictures = [batch.x[i], *([] if batch.mixed is None else batch.mixed[:, i]), batch.x_pair[i]]
+        words = [f"λ = {float(lam):.2f}" for lam in batch.lam[:, i]] if between else []
+        titles = [_short(classes[int(batch.y[i])]), *words, _short(classes[int(batch.y_pair[i])])]
+        for axes, picture, title in zip(row, pictures, titles, strict=True):
+            _draw(axes, picture, entry.mean, entry.std, title)
+    return png(sheet, dpi=110)
+
+
+def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, count: int = 8) -> bytes:
+    """PNG: the first ``count`` samples of a run that mixes nothing visible."""
+    entry = settings.data.entry()
+    seen = batch.x if batch.mixed is None else batch.mixed[0]
+    count = min(count, len(seen))
+    sheet = Figure(figsize=(SIDE * max(4, count), 0.35 + SIDE + 0.2), layout="constrained")
+    grid: Any = sheet.subplots(1, count, squeeze=False)
+    for axes, picture, label in zip(grid[0], seen, batch.y, strict=False):
+        _draw(axes, picture, entry.mean, entry.std, _short(classes[int(label)]))
+    return png(sheet, dpi=110)
+
+
+def _draw(axes: Any, picture: Tensor, mean: tuple[float, ...], std: tuple[float, ...], title: str) -> None:
+    axes.set_axis_off()
+    axes.set_title(title, fontsize=7, color=SOFT, pad=2, parse_math=False)
+    if picture.ndim == 2:
+        axes.imshow(cloud_picture(picture, torch.zeros(len(picture)), PIXELS).permute(1, 2, 0).numpy())
+    elif len(picture) == 3:
+        shape = (3, 1, 1)
+        pixels = picture * torch.tensor(std).reshape(shape) + torch.tensor(mean).reshape(shape)
+        axes.imshow(pixels.permute(1, 2, 0).clamp(0, 1).numpy(), interpolation="nearest")
+    else:
+        axes.imshow(picture[0].numpy(), cmap="magma", interpolation="nearest", aspect="auto", origin="lower")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONG else name[: LONG - 1] + "…"

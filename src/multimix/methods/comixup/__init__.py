@@ -1,0 +1,1 @@
+"""Co-Mixup: many samples mixed jointly, by its own compiled solver."""

@@ -1,0 +1,189 @@
+"""Co-Mixup (Kim et al., 2021) with K priors: many samples mixed jointly, salient and unlike each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import get_args
+
+import torch
+from torch import Generator, Tensor
+
+from ...checks import check_choice, check_share, checked_saliency, is_number, is_whole
+from ...plan import Plan
+from ...sampling import Sampler, check_path_options, sample_path
+from ...solvers.compiled import Backend
+from ...solvers.terms import block_saliency
+from ..base import CleanScale, Method, PathMethod
+from ..puzzlemix.method import Blocks, checked_blocks
+from .plan import GroupPlan
+from .solver import MOST_INPUTS, Borders, Groups, Precedence, Rule, Rules, Start, compatibility, part_edges, solve_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoMixup(PathMethod):
+    """x̂_k shows in every block the sample of its part that is salient there, or two half and half; rows of a part differ.
+
+    Consecutive parts of ``part`` samples are mixed jointly into as many outputs, on a grid of ``blocks`` per side (of several
+    one is drawn for the batch; a pair of numbers is rows and columns). :mod:`multimix.methods.comixup.solver` has the objective:
+    ``beta`` weighs smoothness, ``gamma`` that outputs show different samples (by ``rule``, once others show one in more than
+    ``tau`` of an image), ``eta`` the Dirichlet(``alpha``) prior, ``omega`` the distance between the salient places of two
+    samples, looked for in windows of ``window`` places at every ``stride``-th. ``sweeps`` go over all outputs as published;
+    ``descent`` more accept only what lowers the objective. ``soft_labels`` allow two samples in a block, ``resolve`` asks
+    outputs of the same samples to differ. ``precedence`` and ``borders`` choose between what is meant and what the authors'
+    code does. Each of the K steps starts from the one before (``start="previous"``), or from the drawn labels (``"fresh"``).
+    """
+
+    name = "comixup"
+    aliases = ("co-mixup", "comix")
+    published = MappingProxyType(
+        {
+            "mixup_alpha": "alpha",
+            "m_part": "part",
+            "m_block_num": "blocks",
+            "m_beta": "beta",
+            "m_gamma": "gamma",
+            "m_eta": "eta",
+            "m_thres": "tau",
+            "m_thres_type": "rule",
+            "m_omega": "omega",
+            "lam_dist": "omega",
+            "m_niter": "sweeps",
+            "set_resolve": "resolve",
+            "clean_lam": "clean_weight",
+        }
+    )
+    alpha: float = 2.0
+    sampler: Sampler = "iid"
+    part: int = 20
+    blocks: tuple[Blocks, ...] = (4,)
+    beta: float = 0.32
+    gamma: float = 1.0
+    eta: float = 0.05
+    tau: float = 0.83
+    omega: float = 0.001
+    window: int = 8
+    stride: int = 1
+    sweeps: int = 4
+    descent: int = 1
+    soft_labels: bool = True
+    resolve: bool = True
+    rule: Rule = "hard"
+    precedence: Precedence = "intended"
+    borders: Borders = "objective"
+    start: Start = "previous"
+    clean_weight: float = 0.0
+    clean_scale: CleanScale = "auto"
+    threads: int | None = None
+    backend: Backend = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_path_options(self.k, self.alpha, self.sampler)
+        object.__setattr__(self, "blocks", checked_blocks(self.blocks))
+        check_share("omega", self.omega)
+        for name in ("beta", "gamma", "eta", "tau", "clean_weight"):
+            value = getattr(self, name)
+            if not is_number(value) or value < 0:
+                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
+        for name, least in (("part", 1), ("window", 1), ("stride", 1), ("sweeps", 1), ("descent", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
+            if not is_whole(value) or value < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        for name in ("soft_labels", "resolve"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.part > MOST_INPUTS:
+            raise ValueError(f"part must be at most {MOST_INPUTS}, got {self.part}")
+        for name, kind in (
+            ("rule", Rule),
+            ("precedence", Precedence),
+            ("borders", Borders),
+            ("start", Start),
+            ("clean_scale", CleanScale),
+            ("backend", Backend),
+        ):
+            check_choice(name, getattr(self, name), get_args(kind))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """``saliency [B, *size]``."""
+        return ("saliency",)
+
+    def choose(self, *, generator: Generator | None = None) -> Method | None:
+        return None if self.alpha == 0 else super().choose(generator=generator)
+
+    def draw(self, x: Tensor, *, generator: Generator, saliency: Tensor) -> Plan:
+        if x.ndim not in (3, 4):
+            raise ValueError(f"CoMixup needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
+        size = (1, x.shape[2]) if x.ndim == 3 else (x.shape[2], x.shape[3])
+        salient = checked_saliency(saliency, x).reshape(len(x), *size)
+        edges = part_edges(len(x), self.part)
+        # Before the path, so that K changes neither the grid nor where outputs begin.
+        drawn = self.blocks[int(torch.randint(len(self.blocks), (), generator=generator))]
+        rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
+        grid = min(rows, size[0]), min(columns, size[1])
+        count = torch.tensor(edges).diff()
+        inputs = count.repeat_interleave(count)[:, None, None]
+        uniform = torch.rand(len(x), *grid, dtype=torch.float64, generator=generator)
+        groups = Groups(
+            held=block_saliency(salient, grid),
+            prior=tilted_priors(self.k, self.alpha, edges, sampler=self.sampler, generator=generator),
+            affinity=compatibility(salient, edges, omega=self.omega, window=self.window, stride=self.stride),
+            start=(uniform * inputs).long(),
+            edges=edges,
+        )
+        rules = Rules(**{name: getattr(self, name) for name in Rules.__dataclass_fields__})
+        shown = solve_groups(groups, rules, threads=self.threads, backend=self.backend)
+        return ordered_plan(shown.first, shown.second, edges, x.shape[2:])
+
+
+def tilted_priors(k: int, alpha: float, edges: Sequence[int], *, sampler: Sampler, generator: Generator) -> Tensor:
+    """``[K, B]``: for every part K weights of its inputs, sum 1, each by itself from Dirichlet(α) in every pair of inputs.
+
+    Input i of the first half of a part is paired with input i of the second half. A pair's weight is drawn once and divided by a
+    path λ_1 < … < λ_K of its own: weights of the first half fall with k, those of the second half rise, before they are
+    divided by their sum. With K = 1 they are exactly Dirichlet(α, …, α). The last input of an odd part has no pair.
+    """
+    halves = [(high - low) // 2 for low, high in pairwise(edges)]
+    lam = sample_path(k, alpha, rows=max(1, sum(halves)), sampler=sampler, generator=generator)
+    pair, single = (_log_gamma(count, shape, generator) for count, shape in ((sum(halves), 2 * alpha), (len(halves), alpha)))
+    rows, at = [], 0
+    for p, half in enumerate(halves):
+        here = slice(at, at + half)
+        log = [pair[here] + torch.log1p(-lam[:, here]), pair[here] + lam[:, here].log()]
+        if edges[p + 1] - edges[p] > 2 * half:
+            log.append(single[p].expand(k, 1))
+        rows.append(torch.cat(log, 1).softmax(1))
+        at += half
+    return torch.cat(rows, 1)
+
+
+def ordered_plan(first: Tensor, second: Tensor, edges: Sequence[int], size: torch.Size) -> GroupPlan:
+    """The plan with the outputs of every part in an order in which row i holds much of sample i, found greedily."""
+    batch = first.shape[1]
+    plan = GroupPlan(partner=torch.arange(batch), first=first, second=second, size=size)
+    shares = plan.weights.sum(0)
+    order = torch.arange(batch)
+    for low, high in pairwise(edges):
+        free_rows, free_inputs = set(range(low, high)), set(range(low, high))
+        for place in shares[low:high, low:high].flatten().argsort(descending=True, stable=True).tolist():
+            row, own = low + place // (high - low), low + place % (high - low)
+            if row in free_rows and own in free_inputs:
+                free_rows.remove(row)
+                free_inputs.remove(own)
+                order[own] = row
+    others = shares[order].fill_diagonal_(0)
+    most, partner = others.max(1)
+    return GroupPlan(
+        partner=partner.where(most > 0, torch.arange(batch)), first=first[:, order], second=second[:, order], size=size
+    )
+
+
+def _log_gamma(count: int, shape: float, generator: Generator) -> Tensor:
+    """log of Gamma(a) = Gamma(a + 1) · U^(1/a): nothing underflows however small a is."""
+    gamma = torch._standard_gamma(torch.full((count,), shape + 1, dtype=torch.float64), generator=generator)
+    uniform = torch.rand(count, dtype=torch.float64, generator=generator)
+    return gamma.log() + torch.log1p(-uniform) / shape

@@ -1,0 +1,1 @@
+"""Puzzle Mix: saliency, exact nested masks, and blocks that move."""

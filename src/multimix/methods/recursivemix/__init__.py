@@ -1,0 +1,1 @@
+"""RecursiveMix: the batch mixed before, pasted into the next."""

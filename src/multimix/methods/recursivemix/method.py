@@ -1,0 +1,200 @@
+"""RecursiveMix (Yang et al., 2022): the batch mixed before, made small, in K boxes around one centre."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...checks import check_choice, check_share, check_spatial, is_number
+from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
+from ...geometry.resized import Resize
+from ...hooks import named_layer, unwrapped
+from ...logits import Output
+from ...plan import PairPlan, Plan, UnmixedPlan
+from ...sampling import Sampler, check_path_options, checked_path, sample_path
+from ..base import PathMethod, Prepared, unmixed_plan
+from .plan import PastedPlan, fitted
+from .roi import roi_mean
+
+Keep = Literal["first", "middle", "last", "random"]
+HISTORY = ("history_x", "history_target", "history_logits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecursiveMix(PathMethod):
+    """x̂_k is all of x' resized into box k, and x outside; x' is the row of the same number in the batch mixed before.
+
+    That batch, the history, is handed in and out: :func:`multimix.mixed_terms` gives ``carried``, the keywords of the next call.
+    Without them, at the start, a batch is not mixed; beside a smaller history the rows that it lacks are not. Areas are uniform
+    on 0 … ``area`` before boxes are cut off (``box`` and ``grid`` as in :class:`multimix.CutMix`), images made smaller by
+    ``resize``. ``keep`` says which of the K steps is the next history.
+
+    With ``features``, the name of a layer that puts out ``[B, C, *places]``, and ``head``, that of one which makes logits of
+    ``[B, C]``, the loss gains ω λ̂_k CE(head(mean of the features over box k), softmax(history_logits)).
+    """
+
+    name = "recursivemix"
+    aliases = ("recursive_mix", "rm")
+    published = MappingProxyType({"aug_alpha": "area", "alpha": "area", "interpolate_mode": "resize", "aug_omega": "omega"})
+    area: float = 0.5
+    sampler: Sampler = "iid"
+    per_pair: bool = False
+    box: Fit = "clip"
+    grid: Grid = "integer"
+    resize: Resize = "nearest"
+    keep: Keep = "middle"
+    omega: float = 0.1
+    features: str | None = None
+    head: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_path_options(self.k, 1.0, self.sampler)
+        check_share("area", self.area)
+        for name, kind in (("box", Fit), ("grid", Grid), ("resize", Resize), ("keep", Keep)):
+            check_choice(name, getattr(self, name), get_args(kind))
+        if not is_number(self.omega) or self.omega < 0:
+            raise ValueError(f"omega must be finite and at least 0, got {self.omega!r}")
+        if (self.features is None) != (self.head is None):
+            raise ValueError(f"features and head are named together or not at all, got {self.features!r} and {self.head!r}")
+        for name in ("features", "head"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be the name of a layer, got {getattr(self, name)!r}")
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """The history, and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]``: areas before boxes are cut off."""
+        return (*HISTORY, "lam")
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        return HISTORY
+
+    @property
+    def watches(self) -> str | None:
+        return self.features if self.omega > 0 else None
+
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        if self.watches is not None and self.head is not None:
+            named_layer(unwrapped(model)[0], self.head)  # else it would be missed at the second batch only
+        return Prepared({})
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        history_x: Tensor | None = None,
+        history_target: Tensor | None = None,
+        history_logits: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+    ) -> PairPlan:
+        check_spatial(x, "RecursiveMix")
+        if history_x is None or history_target is None:
+            if history_x is not None or history_target is not None or history_logits is not None:
+                raise TypeError("RecursiveMix.plan needs history_x= and history_target= together, or no history at all")
+            return unmixed_plan(x)
+        _check_history(x, history_x, history_target, history_logits)
+        if self.watches is not None and history_logits is None:
+            raise TypeError("RecursiveMix.plan needs history_logits= for its consistency term; omega=0 leaves the term out")
+        batch, size, rows = len(x), x.shape[2:], len(x) if self.per_pair else 1
+        if lam is None:
+            lam = self.area * sample_path(self.k, 1.0, rows=rows, sampler=self.sampler, generator=generator)
+        else:
+            lam = checked_path(lam, batch)
+        center = random_center(max(rows, lam.shape[1]), size, self.grid, generator)
+        low, high = centered_boxes(lam, center, size, self.box, self.grid)
+        if len(history_x) < batch:
+            there = (torch.arange(batch) < len(history_x)).unsqueeze(1)
+            low, high = low * there, high * there  # an empty box each where there is no history
+        return PastedPlan(
+            partner=torch.arange(batch),
+            size=size,
+            low=low,
+            high=high,
+            resize=self.resize,
+            history_x=fitted(history_x.detach(), batch),
+            history_target=fitted(history_target.detach(), batch),
+            history_logits=None if history_logits is None else fitted(history_logits.detach(), batch),
+            kept=torch.arange(len(lam)) == self._kept(len(lam), generator),
+        )
+
+    def _kept(self, k: int, generator: Generator) -> int:
+        if self.keep == "random":
+            return int(torch.randint(k, (), generator=generator))
+        return {"first": 0, "middle": (k - 1) // 2, "last": k - 1}[self.keep]
+
+    def extra_loss(self, model: nn.Module, plan: Plan, features: Tensor) -> Tensor:
+        """The mean over rows of ω λ̂ CE(head(features of the box), what the model said about the whole history image)."""
+        assert isinstance(plan, PastedPlan)
+        assert self.head is not None
+        if not isinstance(features, Tensor) or features.ndim != 2 + len(plan.size):
+            got = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise ValueError(
+                f"layer {self.features!r} must put out [B, C, *places] with {len(plan.size)} axes of places, got {got}"
+            )
+        assert plan.history_logits is not None
+        logits = self._judged(named_layer(unwrapped(model)[0], self.head), roi_mean(features, plan.low, plan.high, plan.size))
+        expected = plan.history_logits.softmax(-1).repeat(plan.k, 1)
+        if logits.shape != expected.shape:
+            raise ValueError(
+                f"layer {self.head!r} must make logits {list(expected.shape)} like the model, got {list(logits.shape)}"
+            )
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        each = -(expected * logits.log_softmax(-1)).sum(-1)
+        return (self.omega * plan.lam.flatten().to(each.dtype) * each).mean()
+
+    def _judged(self, head: nn.Module, pooled: Tensor) -> Tensor:
+        try:
+            logits: Tensor = head(pooled.to(next((weight.dtype for weight in head.parameters()), pooled.dtype)))
+        except RuntimeError as error:
+            raise ValueError(
+                f"layer {self.head!r} must take the mean over places of {self.features!r}, {list(pooled.shape)}: {error}"
+            ) from error
+        return logits
+
+    def carried(self, plan: Plan, x: Tensor, target: Tensor, logits: Tensor) -> Mapping[str, Tensor]:
+        """``history_x``, ``history_target`` and ``history_logits``, if the step to be kept is among those of ``plan``."""
+        step = 0
+        if isinstance(plan, PastedPlan):
+            found = plan.kept.nonzero().flatten().tolist()
+            if not found:
+                return {}
+            step = found[0]
+        elif not isinstance(plan, UnmixedPlan):
+            return {}
+        rows = slice(step * len(x), (step + 1) * len(x))
+        with torch.no_grad():
+            past = (plan[step].mix(x), target[rows], logits[rows])
+        return {name: _remembered(value) for name, value in zip(HISTORY, past, strict=True)}
+
+
+def _remembered(value: Tensor) -> Tensor:
+    """A copy in float32 or better, so that half precision does not add up over recursions, in one memory order."""
+    exact = torch.promote_types(value.dtype, torch.float32)
+    return value.detach().to(exact, copy=True, memory_format=torch.contiguous_format)
+
+
+def _check_history(x: Tensor, history_x: Tensor, history_target: Tensor, history_logits: Tensor | None) -> None:
+    for name, value in (("history_x", history_x), ("history_target", history_target), ("history_logits", history_logits)):
+        if value is None:
+            continue
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim == 0:
+            got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+        if len(value) != len(history_x) or len(value) == 0:
+            raise ValueError(f"{name} must have one row for each of history_x, {len(history_x)}, got {len(value)}")
+    if history_x.shape[1:] != x.shape[1:]:
+        raise ValueError(f"history_x must hold samples of shape {list(x.shape[1:])} like x, got {list(history_x.shape[1:])}")

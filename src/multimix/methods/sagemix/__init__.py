@@ -1,0 +1,1 @@
+"""SageMix: clouds of points, matched and mixed point by point."""

@@ -1,0 +1,1 @@
+"""SAMix: masks from a network that learns beside the model."""

@@ -1,0 +1,169 @@
+"""SAMix (Li et al., 2021): K masks from a network that learns where to show whom, beside the model and from a slow copy of it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, get_args
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...checks import check_choice, check_share, check_spatial, is_number
+from ...logits import Output
+from ...loss import soft_cross_entropy
+from ...mixing import mix
+from ...plan import MaskPlan, PairPlan, even_mask
+from ...saliency import check_classes, clean_logits
+from ...sampling import random_partner, sample_path
+from ...target import soft_target
+from ..base import CleanScale, PairMethod, Prepared
+from .block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAMix(PairMethod):
+    """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k from ``block`` at ρ_k = 1 − λ_k; the label is (1 − λ_k) y + λ_k y', whatever the mask.
+
+    :func:`multimix.mixed_loss` adds ``clean`` times the loss of the clean batch and, with ``train_block``, the block's own loss
+    on a draw (π, ρ) of its own: the cross-entropy of its slow copy on a mixed batch and ``mask_weight`` times
+    :func:`.block.mask_loss` (``mask_slack``, ``variance_weight``, ``mask_average``). One ``backward`` then trains
+    both, the model by the first two terms only and the block by the last only. With neither, ``mixed_logits`` and ``Mix`` work.
+
+    Where λ or 1 − λ is at most ``margin`` the step is plain mixup. With probability ``rescale_p`` masks are rescaled such that
+    their mean is λ_k. ``monotone`` takes the cumulative maximum over k, so that masks nest. With ``eta`` the block's loss is
+    a binary one of each class in which classes outside the pair weigh ``eta``.
+    """
+
+    name = "samix"
+    works_with = "block"
+    aliases = ("boostingmix",)
+    published = MappingProxyType(
+        {
+            "mix_block": "block",
+            "mask_adjust": "rescale_p",
+            "lam_margin": "margin",
+            "mask_loss": "mask_weight",
+            "mask_loss_margin": "mask_slack",
+            "lam_mul_k": "kappa of the block",
+            "mix_shuffle_no_repeat": "derange",
+            "eta_weight": "eta",
+        }
+    )
+    alpha: float = 2.0
+    block: MaskNetwork | NewBlock
+    margin: float = 0.08
+    rescale_p: float = 0.25
+    monotone: bool = False
+    train_block: bool = True
+    clean: float = 1.0
+    mask_weight: float = 0.1
+    mask_slack: float = 0.1
+    variance_weight: float = 2.0
+    mask_average: Average = "pair"
+    eta: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.block, MaskNetwork | NewBlock):
+            raise TypeError(
+                f"block must be a network of masks such as MixBlock(model, 'layer3', 256), got {type(self.block).__name__}"
+            )
+        if self.train_block and not isinstance(self.block, MixBlock | NewBlock):
+            raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
+        for name in ("rescale_p", "mask_slack"):
+            check_share(name, getattr(self, name))
+        if not is_number(self.margin) or not 0 <= self.margin <= 0.5:
+            raise ValueError(f"margin must lie in 0 … 0.5, got {self.margin!r}")
+        for name in ("clean", "mask_weight", "variance_weight", "eta"):
+            value = getattr(self, name)
+            if not (name == "eta" and value is None) and not (is_number(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
+        check_choice("mask_average", self.mask_average, get_args(Average))
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """``features [B, C, *places]`` of the block's slow copy may be handed in instead of being asked for."""
+        return (*super().accepts, "features")
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        return {"block": self.block} if isinstance(self.block, MaskNetwork) else {}
+
+    @property
+    def learners(self) -> tuple[MixBlock, ...]:
+        return (self.block,) if self.train_block and isinstance(self.block, MixBlock) else ()
+
+    @property
+    def clean_weight(self) -> float:
+        return self.clean
+
+    @property
+    def clean_scale(self) -> CleanScale:
+        return "loss"
+
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        assert isinstance(self.block, MaskNetwork)
+        told: dict[str, Tensor] = {}
+        if self.train_block or "features" not in given:
+            told["features"] = self.block.features(x)
+        own = self.block_loss(x, y, told["features"], generator=generator, output=output) if self.train_block else None
+        return Prepared(told, logits=clean_logits(model, x, output) if self.clean > 0 else None, own=own)
+
+    def block_loss(self, x: Tensor, y: Tensor, features: Tensor, *, generator: Generator, output: Output | None = None) -> Tensor:
+        """What the block learns from, on one draw (π, ρ) of its own; gradients reach nothing but the block."""
+        assert isinstance(self.block, MixBlock)
+        check_spatial(x, "SAMix")
+        check_classes(y, "the block of SAMix", "for others use a trained block and train_block=False")
+        partner = random_partner(len(x), derange=self.derange, generator=generator)
+        rho = 1 - sample_path(1, self.alpha, rows=len(x) if self.per_pair else 1, generator=generator)
+        mask = self.block.masks(features, partner, rho, x.shape[2:], learning=True)[0]
+        partner, rho, x = partner.to(x.device), rho[0].to(x.device), x.detach()
+        logits = self.block.logits(mix(x, x[partner], mask), output)
+        own = soft_target(y, logits.shape[1] if y.ndim == 1 and not y.is_floating_point() else None).to(logits.dtype)
+        target = mix(own, own[partner], (1 - rho).unsqueeze(1))
+        loss = soft_cross_entropy(logits, target) if self.eta is None else balanced_bce(logits, target, self.eta)
+        shape = mask_loss(mask, rho, slack=self.mask_slack, variance=self.variance_weight, average=self.mask_average)
+        return loss + self.mask_weight * shape
+
+    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, features: Tensor | None = None) -> PairPlan:
+        check_spatial(x, "SAMix")
+        assert isinstance(self.block, MaskNetwork)
+        # Thrown whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
+        coin = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
+        z = self.block.features(x) if features is None else features
+        share = self.block.masks(z, partner, 1 - lam, x.shape[2:])
+        of_pair = lam.expand(-1, len(x))
+        if bool(coin.any()):
+            share = torch.where(_wide(coin.unsqueeze(0), share), rescaled(share, 1 - of_pair), share)
+        plain = (of_pair <= self.margin) | (of_pair >= 1 - self.margin)
+        if bool(plain.any()):
+            share = torch.where(_wide(plain, share), even_mask(of_pair, x.shape[2:]).to(share.device), share)
+        if self.monotone:
+            share = share.cummax(0).values
+        return LearnedPlan(partner=partner, size=x.shape[2:], share=share.detach(), coefficient=lam)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LearnedPlan(MaskPlan):
+    """Masks whose means are not the labels': ``coefficient [K, 1 or B]``, float64, is the partner's share of the target."""
+
+    coefficient: Tensor
+    shared: ClassVar[tuple[str, ...]] = ("partner",)
+
+    @property
+    def lam(self) -> Tensor:
+        """``[K, B]`` in float64: λ as drawn, not the mean of the mask."""
+        return self.coefficient.expand(-1, len(self.partner))
+
+
+def _wide(values: Tensor, like: Tensor) -> Tensor:
+    return values.to(like.device).reshape(*values.shape, *[1] * (like.ndim - 2))

@@ -1,0 +1,1 @@
+"""StyleMix and StyleCutMix: content and style mixed apart, through an encoder and a decoder."""

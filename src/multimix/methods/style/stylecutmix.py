@@ -1,0 +1,118 @@
+"""StyleCutMix (Hong et al., 2021): K boxes of the sample before the partner, each partly in the other's style."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...checks import check_choice, check_share, is_number
+from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
+from ...logits import Output
+from ...plan import PairPlan
+from ...sampling import sample_path
+from ..base import Prepared
+from .adain import ClassDistances
+from .plans import StyledBoxPlan
+from .stylemix import StyleMethod
+
+Gamma = Literal["beta", "auto"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StyleCutMix(StyleMethod):
+    """Inside box k: (1 − λ^s_k) x + λ^s_k g; outside: λ^s_k x' + (1 − λ^s_k) g'; g = γ x + (1 − γ) D(AdaIN(f, f')), g' alike.
+
+    The box holds x: its sides are √(1 − λ^c_k) of the image's around one centre, ``box`` and ``grid`` as in
+    :class:`multimix.CutMix`. With c_k the share outside the box, the partner's share of the label is
+    r c_k + (1 − r) (γ c_k + (1 − γ) λ^s_k). γ = 1 is CutMix.
+
+    ``gamma`` is a number, ``beta`` for a draw from Beta(``gamma_alpha``, ``gamma_alpha``), or ``auto``: tanh(D / ``delta``) with
+    D the ``distances`` of the pair's two classes (:func:`.adain.class_distances`). Then ``plan`` needs ``label``, which
+    ``mixed_logits``, ``mixed_loss`` and ``Mix(…, model=)`` hand on.
+    """
+
+    name = "stylecutmix"
+    works_with = "pair"
+    aliases = ("style_cutmix",)
+    published = MappingProxyType({"alpha1": "alpha", "alpha2": "gamma_alpha", "r": "content_weight", "prob": "p"})
+    gamma: float | Gamma = "beta"
+    gamma_alpha: float = 0.8
+    delta: float = 3.0
+    distances: ClassDistances | Tensor | None = None
+    box: Fit = "clip"
+    grid: Grid = "continuous"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("box", self.box, get_args(Fit))
+        check_choice("grid", self.grid, get_args(Grid))
+        if isinstance(self.gamma, str):
+            check_choice("gamma", self.gamma, (*get_args(Gamma), "a number in 0 … 1"))
+        else:
+            check_share("gamma", self.gamma)
+        for name in ("gamma_alpha", "delta"):
+            value = getattr(self, name)
+            if not is_number(value) or value <= 0:
+                raise ValueError(f"{name} must be finite and above 0, got {value!r}")
+        if self.distances is not None and not isinstance(self.distances, ClassDistances):
+            object.__setattr__(self, "distances", ClassDistances(self.distances))
+        if self.gamma == "auto" and self.distances is None:
+            raise ValueError("gamma='auto' needs distances=, such as multimix.methods.style.adain.class_distances(…), got None")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """``label [B]``, or probabilities ``[B, C]``, where γ follows the classes."""
+        return ("label",) if self.gamma == "auto" else ()
+
+    def prepare(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+        given: Collection[str] = (),
+    ) -> Prepared:
+        return Prepared({"label": y} if self.needs and "label" not in given else {})
+
+    def build(
+        self,
+        x: Tensor,
+        partner: Tensor,
+        lam: Tensor,
+        *,
+        generator: Generator,
+        style_lam: Tensor | Sequence[float] | None = None,
+        label: Tensor | None = None,
+    ) -> PairPlan:
+        style = self.style_path(x, lam, style_lam, generator)
+        rows = self.rows(x, lam)
+        center = random_center(rows, x.shape[2:], self.grid, generator)
+        low, high = centered_boxes(1 - lam, center, x.shape[2:], self.box, self.grid)
+        return StyledBoxPlan(
+            partner=partner,
+            size=x.shape[2:],
+            low=low,
+            high=high,
+            style=style,
+            gamma=self._gamma(rows, partner, label, generator),
+            content_weight=self.content_weight,
+            space=None if self.gamma == 1 else self.space,
+        )
+
+    def _gamma(self, rows: int, partner: Tensor, label: Tensor | None, generator: Generator) -> Tensor:
+        """γ ``[1 or B]``, shared by all K."""
+        if self.gamma == "beta":
+            return sample_path(1, self.gamma_alpha, rows=rows, generator=generator)[0]
+        if self.gamma == "auto":
+            assert isinstance(self.distances, ClassDistances)
+            if not isinstance(label, Tensor) or label.ndim == 0 or len(label) != len(partner):
+                got = f"shape {list(label.shape)}" if isinstance(label, Tensor) else type(label).__name__
+                raise ValueError(f"label must be a tensor with one row per sample, {len(partner)}, got {got}")
+            label = label.cpu()
+            return torch.tanh(self.distances.between(label, label[partner]) / self.delta)
+        return torch.full((1,), float(self.gamma), dtype=torch.float64)

@@ -1,0 +1,142 @@
+"""StyleMix (Hong et al., 2021): content and style of two images mixed apart, at K points of two paths."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...checks import check_batch, check_share, checked_numbers, is_whole
+from ...plan import PairPlan
+from ...sampling import checked_path, sample_path
+from ..base import Method, PairMethod
+from .adain import EncoderDecoder, StylePair, StyleSpace, check_pair
+from .plans import StyledPlan, feature_weights
+from .small_pair import NewPair
+
+
+@dataclass(frozen=True, kw_only=True)
+class StyleMethod(PairMethod):
+    """What StyleMix and StyleCutMix share: a ``pair`` with ``encode(x)`` and ``decode(features)``, and two paths.
+
+    λ^c_1 < … < λ^c_K is the partner's share of the content and λ^s_1 < … < λ^s_K of the style, drawn by the same law; ``tie``
+    makes them one. The label follows the content by ``content_weight`` r and the style by 1 − r. A ``lam`` handed to ``plan``
+    serves as both paths, unless ``style_lam`` is handed in, too.
+
+    The pair is given images in 0 … 1: ``mean`` and ``std`` say how x was normalised. Images are resized for it to a shorter side
+    of ``side`` pixels, bilinearly and back again; None keeps them. ``clamp`` cuts what it decodes to 0 … 1. No gradient flows
+    through the pair.
+    """
+
+    pair: EncoderDecoder | NewPair
+    content_weight: float = 0.7
+    tie: bool = False
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
+    side: int | None = 224
+    clamp: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_pair(self.pair)
+        check_share("content_weight", self.content_weight)
+        std = checked_numbers("std", self.std)
+        if not all(part > 0 for part in (std if isinstance(std, tuple) else (std,))):
+            raise ValueError(f"std must be positive, got {self.std!r}")
+        object.__setattr__(self, "std", std)
+        object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
+        if self.side is not None and (not is_whole(self.side) or self.side < 1):
+            raise ValueError(f"side must be a whole number of pixels, at least 1, or None to keep the size, got {self.side!r}")
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        return super().accepts if self.tie else (*super().accepts, "style_lam")
+
+    @property
+    def space(self) -> StyleSpace:
+        """The pair as the method uses it, for :func:`multimix.methods.style.adain.class_distances`."""
+        pair: Any = self.pair  # or what stands for it until it is fitted
+        return StyleSpace(pair=pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        if isinstance(self.pair, StylePair):
+            return {"encoder": self.pair.encoder, "decoder": self.pair.decoder}
+        return {"pair": self.pair} if isinstance(self.pair, nn.Module) else {}
+
+    def fitted(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        updates: int | None = None,
+        generator: Generator | None = None,
+        blank: bool = False,
+    ) -> Method:
+        check_batch(images)
+        seen = self.space.inward(images)  # the pair learns from what it will be given
+        return super().fitted(model, seen, updates=updates, generator=generator, blank=blank)
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        style_lam: Tensor | Sequence[float] | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        if x.ndim != 4:
+            raise ValueError(f"{type(self).__name__} needs images [B, C, H, W], got shape {list(x.shape)}")
+        check_pair(self.pair)  # a module may have been put back into training mode
+        style_lam = lam if style_lam is None else style_lam
+        return super().draw(x, generator=generator, partner=partner, lam=lam, style_lam=style_lam, **given)
+
+    def style_path(self, x: Tensor, lam: Tensor, style_lam: Tensor | Sequence[float] | None, generator: Generator) -> Tensor:
+        """λ^s ``[K, 1 or B]`` beside the content's ``lam``: the one handed in, the same if they are tied, or drawn."""
+        if style_lam is not None:
+            path = checked_path(style_lam, len(x))
+            if len(path) != len(lam):
+                raise ValueError(f"style_lam must have as many steps as lam, {len(lam)}, got {len(path)}")
+            return path
+        if self.tie:
+            return lam
+        return sample_path(self.k, self.alpha, rows=self.rows(x, lam), sampler=self.sampler, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StyleMix(StyleMethod):
+    """x̂_k = D(t f + t' f' + c AdaIN(f, f') + s AdaIN(f', f)), f = E(x): the partner has λ^c_k of the content, λ^s_k of the style.
+
+    The weights are at least 0 and sum to 1. What two shares leave open, t, is drawn uniformly from what is possible, by one
+    uniform number that all K share. The partner's share of the label is r λ^c_k + (1 − r) λ^s_k.
+    Options are those of :class:`StyleMethod`.
+    """
+
+    name = "stylemix"
+    works_with = "pair"
+    aliases = ("style_mix",)
+    published = MappingProxyType({"alpha1": "alpha", "r": "content_weight", "prob": "p"})
+    alpha: float = 0.5
+
+    def build(
+        self,
+        x: Tensor,
+        partner: Tensor,
+        lam: Tensor,
+        *,
+        generator: Generator,
+        style_lam: Tensor | Sequence[float] | None = None,
+    ) -> PairPlan:
+        style = self.style_path(x, lam, style_lam, generator)
+        position = torch.rand(self.rows(x, lam), dtype=torch.float64, generator=generator)
+        return StyledPlan(
+            partner=partner,
+            size=x.shape[2:],
+            share=self.content_weight * lam + (1 - self.content_weight) * style,
+            weight=feature_weights(lam, style, position).movedim(0, -1),
+            space=self.space,
+        )

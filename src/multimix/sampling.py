@@ -1,0 +1,220 @@
+"""Where draws come from when the caller hands in no generator.
+
+The library never moves torch's global random state. Without ``generator=`` it keeps one private stream per process,
+seeded from ``torch.initial_seed()`` (so ``torch.manual_seed`` before the first draw makes a run repeatable) and the
+distributed rank (so that ranks seeded alike still draw differently). Data-loader workers have an initial seed of their own.
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+_streams: dict[tuple[int, int, int], torch.Generator] = {}
+
+
+def resolved(generator: torch.Generator | None) -> torch.Generator:
+    """The generator to draw from: the given one, or this process's own stream."""
+    if generator is None:
+        return _process_stream()
+    if not hasattr(generator, "device"):
+        raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}")
+    if generator.device.type != "cpu":
+        raise ValueError(
+            f"generator must be on the CPU, where all draws are made before one transfer, got one on {generator.device}"
+        )
+    return generator
+
+
+def seeded(*parts: int) -> torch.Generator:
+    """A generator whose stream is a function of all ``parts``; near seeds give unrelated streams."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+
+
+def rank() -> int:
+    """This process's distributed rank: that of its group, or what torchrun says (spawned workers have no group), or 0."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    said = os.environ.get("RANK", "0")
+    return int(said) if said.isdecimal() else 0
+
+
+def _process_stream() -> torch.Generator:
+    # The process id belongs to the key because a forked child inherits this dictionary, and with it the parent's position.
+    key = (os.getpid(), torch.initial_seed(), rank())
+    if key not in _streams:
+        _streams.clear()
+        _streams[key] = seeded(key[1], key[2])
+    return _streams[key]
+
+
+def random_partner(batch: int, *, derange: bool = False, generator: Generator | None = None) -> Tensor:
+    """``partner [B]``: a uniformly random permutation of the batch; sample ``i`` is mixed with sample ``partner[i]``.
+
+    A permutation has one fixed point on average: that row is paired with itself and stays as it is. With ``derange`` the
+    permutation is uniform among those without fixed points (a batch of one is still its own partner).
+    """
+    if batch < 1:
+        raise ValueError(f"a batch must hold at least 1 sample, got {batch}")
+    generator = resolved(generator)
+    partner = torch.randperm(batch, generator=generator, device="cpu")
+    # Rejection keeps the law uniform; about e = 2.7 tries on average.
+    while derange and batch > 1 and bool((partner == torch.arange(batch, device="cpu")).any()):
+        partner = torch.randperm(batch, generator=generator, device="cpu")
+    return partner
+
+
+def checked_partner(partner: Tensor, batch: int) -> Tensor:
+    """``partner`` as a CPU index tensor, or one sentence on what is wrong with it."""
+    partner = torch.as_tensor(partner, device="cpu")
+    if partner.shape != (batch,) or partner.is_floating_point() or partner.dtype == torch.bool:
+        raise ValueError(f"partner must hold one index per sample, shape [{batch}], got {partner.dtype} {list(partner.shape)}")
+    if int(partner.min()) < 0 or int(partner.max()) >= batch:
+        raise ValueError(f"partner must index the batch, 0 to {batch - 1}, got {int(partner.min())} to {int(partner.max())}")
+    return partner.long()
+
+
+Sampler = Literal["iid", "stratified", "grid"]
+
+# Keeps 0 < λ < 1 through a later cast to float32, which for α = 0.2 turns 1.65 % of the draws into exactly 1.
+EDGE = 1e-6
+
+
+def sample_path(
+    k: int,
+    alpha: float,
+    *,
+    beta: float | None = None,
+    rows: int = 1,
+    sampler: Sampler = "iid",
+    generator: Generator | None = None,
+) -> Tensor:
+    """``lam [K, rows]`` in float64, ascending along the first axis, 0 < λ < 1; one column per pair, or one for the batch.
+
+    ``iid`` sorts K independent Beta(α, α) draws, as the paper does. ``stratified`` draws once inside each of the K quantile
+    strata [(k−1)/K, k/K): ordered by construction, and a step picked at random is still exactly Beta(α, α). ``grid`` draws
+    nothing and has no law: λ_k = k/(K+1), whatever α. With α = 0 there is no mixing and every λ is 0. With ``beta`` the law is
+    Beta(α, β), which ``stratified`` does not know.
+    """
+    check_path_options(k, alpha, sampler)
+    if beta is not None:
+        check_second(beta, sampler)
+    if alpha == 0:
+        return torch.zeros(k, rows, dtype=torch.float64, device="cpu")
+    if sampler == "grid":
+        return (torch.arange(1, k + 1, dtype=torch.float64, device="cpu") / (k + 1)).unsqueeze(1).expand(k, rows)
+    generator = resolved(generator)
+    if sampler == "iid":
+        log_odds = _log_odds((k, rows), alpha, generator, beta)
+        log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
+    else:
+        log_odds = _stratified_log_odds(k, rows, alpha, generator)
+    return log_odds.sigmoid().clamp(EDGE, 1 - EDGE)
+
+
+def check_path_options(k: int, alpha: float, sampler: str) -> None:
+    """Raise one sentence unless K, α and the sampler are usable."""
+    # Numbers of NumPy are numbers, too.
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    if not isinstance(alpha, Real) or not (alpha >= 0 and math.isfinite(alpha)):
+        raise ValueError(f"alpha must be finite and at least 0 (0 is no mixing), got {alpha!r}")
+    if sampler not in get_args(Sampler):
+        raise ValueError(f"no sampler {sampler!r}; there are {', '.join(get_args(Sampler))}")
+
+
+def check_second(beta: float, sampler: str) -> None:
+    """Raise one sentence unless Beta(α, ``beta``) can be drawn from by the sampler."""
+    if not isinstance(beta, Real) or not 0 < beta < math.inf:
+        raise ValueError(f"beta must be finite and above 0, or None for alpha, got {beta!r}")
+    if sampler == "stratified":
+        raise ValueError(f"sampler 'stratified' knows Beta(α, α) only, got beta={beta!r}")
+
+
+def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
+    """A path handed in by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
+    lam = torch.as_tensor(lam, dtype=torch.float64, device="cpu")
+    lam = lam.unsqueeze(1) if lam.ndim == 1 else lam
+    if lam.ndim != 2 or len(lam) == 0 or lam.shape[1] not in (1, batch):
+        raise ValueError(f"lam must have shape [K], [K, 1] or [K, {batch}], got {list(lam.shape)}")
+    if not bool(((lam >= 0) & (lam <= 1)).all()):
+        raise ValueError(f"lam must lie in 0 … 1, got {lam.flatten().tolist()}")
+    if not bool((lam.diff(dim=0) >= 0).all()):
+        raise ValueError(f"lam must ascend along the path, got {lam[:, 0].tolist()}")
+    return lam
+
+
+def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator, beta: float | None = None) -> Tensor:
+    """log(λ / (1 − λ)) for λ ~ Beta(α, β), β = α if not given: the difference of a log-Gamma(α) and a log-Gamma(β) draw.
+
+    Gamma(α) = Gamma(α + 1) · U^(1/α), taken in logs, so that nothing underflows however small α is.
+    """
+    both = torch.tensor([alpha, alpha if beta is None else beta], dtype=torch.float64, device="cpu")
+    shapes = both.reshape(2, *[1] * len(shape)).expand(2, *shape)
+    gamma = torch._standard_gamma(shapes + 1, generator=generator)
+    uniform = torch.rand((2, *shape), dtype=torch.float64, generator=generator, device="cpu")
+    log_gamma = gamma.log() + torch.log1p(-uniform) / shapes
+    return log_gamma[0] - log_gamma[1]
+
+
+def _stratified_log_odds(k: int, rows: int, alpha: float, generator: Generator) -> Tensor:
+    """``[K, rows]``: Beta draws sorted into their strata, ``rows`` of each kept.
+
+    Which stratum a draw falls into says nothing about where in it, so keeping the first few of each is exact and needs the
+    quantile function at the K − 1 edges only.
+    """
+    edges = torch.tensor(_stratum_edges(k, alpha), dtype=torch.float64, device="cpu")
+    drawn = torch.empty(0, dtype=torch.float64, device="cpu")
+    stratum = torch.empty(0, dtype=torch.int64, device="cpu")
+    count = torch.zeros(k, dtype=torch.int64, device="cpu")
+    while int(count.min()) < rows:
+        drawn = torch.cat([drawn, _log_odds((2 * k * rows + 8,), alpha, generator)])
+        stratum = torch.bucketize(drawn, edges, right=True)
+        count = torch.bincount(stratum, minlength=k)
+    first = (count.cumsum(0) - count).unsqueeze(1)
+    return drawn[stratum.argsort(stable=True)[first + torch.arange(rows, device="cpu")]]
+
+
+@lru_cache(maxsize=64)
+def _stratum_edges(k: int, alpha: float) -> tuple[float, ...]:
+    below = [stratum_edge(j, k, alpha) for j in range(1, (k + 1) // 2)]
+    return (*below, *([0.0] if k % 2 == 0 else []), *(-edge for edge in reversed(below)))
+
+
+def stratum_edge(j: int, k: int, alpha: float) -> float:
+    """The log-odds below which a Beta(α, α) variable falls with probability j/K."""
+    if 2 * j == k:
+        return 0.0
+    if 2 * j > k:
+        return -stratum_edge(k - j, k, alpha)
+    low, high = -1.0, 0.0
+    while _beta_cdf(low, alpha) > j / k:
+        low *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _beta_cdf(middle, alpha) > j / k else (middle, high)
+    return (low + high) / 2
+
+
+def _beta_cdf(log_odds: float, alpha: float) -> float:
+    """P(λ ≤ x) for λ ~ Beta(α, α), x the sigmoid of ``log_odds`` ≤ 0.
+
+    x^α (1−x)^α / (α B(α, α)) · Σ_n Π_{i<n} x (2α+i) / (α+1+i): positive terms only, quick because x ≤ ½.
+    """
+    log_rest = -math.log1p(math.exp(log_odds))
+    log_x = log_odds + log_rest
+    log_beta = 2 * math.lgamma(alpha) - math.lgamma(2 * alpha)
+    x, total, term, n = math.exp(log_x), 1.0, 1.0, 0
+    while term > 1e-17 * total:
+        term *= x * (2 * alpha + n) / (alpha + 1 + n)
+        total += term
+        n += 1
+    return math.exp(alpha * (log_x + log_rest) - math.log(alpha) - log_beta) * total

@@ -1,0 +1,67 @@
+"""The tables of `multimix list`, read back as text."""
+
+import pytest
+import torch
+from rich.console import Console
+
+from multimix.lab.commands.listing import listing
+from multimix.lab.data import DATASETS
+from multimix.lab.nets import NETWORKS
+from multimix.lab.recipes import RECIPES
+from multimix.lab.recipes.arms import arm_names
+
+
+def shown(what, width=100):
+    console = Console(width=width)
+    with console.capture() as captured:
+        for table in listing(what):
+            console.print(table)
+    return captured.get()
+
+
+def lines(what):
+    return {line.split()[0].rstrip(","): line for line in shown(what).splitlines() if line.strip()}
+
+
+def test_all_four_lists_or_one():
+    assert len(listing(None)) == 4
+    assert [len(listing(what)) for what in ("recipes", "methods", "networks", "data")] == [1] * 4
+    with pytest.raises(ValueError, match=r"no list of 'network' \(did you mean 'networks'\?\); there are recipes, methods"):
+        listing("network")
+
+
+@pytest.mark.parametrize(
+    ("what", "names"), [("recipes", RECIPES), ("methods", arm_names()), ("networks", NETWORKS), ("data", DATASETS)]
+)
+def test_everything_that_has_a_name_is_there(what, names):
+    assert set(names) <= set(lines(what))
+    # Names are never folded, however narrow the terminal.
+    assert all(name in shown(what, width=60) for name in names)
+
+
+def test_recipes_tell_their_rows_and_time():
+    line = lines("recipes")["batch_strategies"].split()
+    assert "5" in line
+    assert RECIPES["batch_strategies"].takes["small"].split()[0] in line
+
+
+def test_what_k_means():
+    found = lines("methods")
+    assert found["puzzlemix"].split()[-1] == "steps"
+    assert found["large_batch"].split()[-1] == "factor"
+    assert not {"steps", "factor"} & {found["none"].split()[-1], found["smoothing"].split()[-1]}
+    assert "puzzlemix, puzzle " in found["puzzlemix"]
+
+
+def test_parameters_are_counted_for_100_classes_and_nothing_is_drawn():
+    before = torch.get_rng_state()
+    found = lines("networks")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert "11,217,316" in found["preact_resnet18"]
+    assert "4,937,252" in found["resnext29_4_24"]
+    assert "23,712,932" in found["resnet50"]  # 25,557,032 − 900 · 2,049
+
+
+def test_data_sets_tell_their_official_numbers():
+    assert "50,000 train, 10,000 test" in lines("data")["cifar100"]
+    assert "1×161×101" in lines("data")["speech_commands_v1"]

@@ -1,0 +1,80 @@
+import csv
+import json
+
+import pytest
+
+from multimix.lab.commands.table_runner import run
+from multimix.lab.evaluation.cache import Asked, keep
+from multimix.lab.recipes import RECIPES
+from multimix.lab.storage import append_row
+from result_rows import result_row
+
+CIFAR = RECIPES["cifar100_preact_resnet18"]
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder of two finished runs of one arm, the second with its calibration measured."""
+    out = tmp_path / "runs"
+    for seed in range(2):
+        row = result_row(CIFAR, "none", 1, seed, [90.0, 80.0 + seed], scale="small", weights=f"sha{seed}")
+        folder = f"{CIFAR.name}/small/none-{seed}"
+        del row["environment"]
+        append_row(out / "results.jsonl", row | {"folder": folder})
+    keep(out / folder, Asked("calibration", "last", "sha1", {}), numbers={"ece": 7.25}, result={})
+    unusual = Asked("calibration", "last", "sha1", {"bins": 100}, "bins = 100")
+    keep(out / folder, unusual, numbers={"ece": 99.0}, result={})  # which no table may show
+    return out
+
+
+def test_a_table_is_printed_and_written_in_three_forms(results, tmp_path, capsys):
+    out = tmp_path / "deep" / "tables"
+    run("calibration", places=[results], scale=None, out=out, demo=tmp_path)
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith("Table 8: Expected calibration error (ECE) (small scale")
+    assert [line for line in said.out.splitlines() if line.startswith("wrote")] == [
+        f"wrote {out / name}" for name in ("table-8.md", "table-8.csv", "table-8.html")
+    ]
+    assert sorted(path.name for path in out.iterdir()) == ["table-8.csv", "table-8.html", "table-8.md"]
+    first = next(csv.DictReader((out / "table-8.csv").read_text().splitlines()))
+    assert (first["label"], first["mean"], first["n"], first["seeds"]) == ("no mixing", "7.25", "1", "1")
+    assert "| no mixing | 7.25 n = 1 | – |" in (out / "table-8.md").read_text()
+    assert "<td>7.25 n = 1</td>" in (out / "table-8.html").read_text()
+
+
+def test_without_results_the_papers_table_is_shown_at_its_scale(tmp_path, capsys):
+    run("2", places=[], scale=None, out=None, demo=tmp_path / "no-demo")
+    said = capsys.readouterr()
+    assert said.err == ""
+    with pytest.raises(ValueError, match="there is no folder"):  # what was named must be there
+        run("2", places=[tmp_path / "nowhere"], scale=None, out=None, demo=tmp_path)
+    assert "(paper scale)" in said.out
+    assert "18.23" in said.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scale_that_is_asked_for_is_shown(results, tmp_path, capsys):
+    run("2", places=[results], scale="paper", out=None, demo=tmp_path)
+    assert "80.50" not in capsys.readouterr().out
+    run("2", places=[results], scale=None, out=None, demo=tmp_path)
+    assert "80.50" in capsys.readouterr().out
+
+
+def test_a_single_run_is_a_place_too(results, tmp_path, capsys):
+    folder = results / CIFAR.name / "small" / "none-1"
+    (folder / "settings.json").write_text(json.dumps({}))
+    run("2", places=[folder], scale=None, out=None, demo=tmp_path)
+    assert "81.00" in capsys.readouterr().out
+
+
+def test_without_a_number_all_are_listed(results, tmp_path, capsys):
+    run(None, places=[results], scale=None, out=None, demo=tmp_path)
+    said = capsys.readouterr().out
+    assert said.startswith("Tables and figures of the paper")
+    assert "gradient-norm" in said
+
+
+def test_an_unknown_number_is_one_sentence(tmp_path):
+    with pytest.raises(ValueError, match="no table '99'.*; there are 1 spiral, 2 errors, "):
+        run("99", places=[], scale=None, out=None, demo=tmp_path)

@@ -1,0 +1,136 @@
+"""`multimix train` and `multimix list` as somebody types them: options, fields, errors in one sentence, files."""
+
+import csv
+import os
+
+import pytest
+
+from multimix.lab import cli
+from multimix.lab.commands import train_runner as command
+from multimix.lab.storage import read_rows
+from trial import RECIPE
+
+
+@pytest.fixture(autouse=True)
+def _trial(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "named_recipe", lambda name: RECIPE)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments, code=0):
+    assert cli.main(["train", "trial", *arguments]) == code
+
+
+def test_one_method_is_trained_shown_in_a_table_and_not_trained_twice(capsys, tmp_path):
+    run("--scale", "smoke", "--method", "mixup", "--k", "3", "--seeds", "0", "1")
+    printed = capsys.readouterr()
+    assert "smoke scale" in printed.out
+    assert "mixup" in printed.out
+    assert "not run" in printed.out, "the other rows of the recipe"
+    rows = read_rows(tmp_path / "multimix-runs" / "results.jsonl")
+    assert [(row["arm"], row["k"], row["seed"]) for row in rows] == [("mixup", 3, 0), ("mixup", 3, 1)]
+    (table,) = (tmp_path / "multimix-runs").glob("trial/smoke/table.csv")
+    lines = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(line["arm"], line["n"]) for line in lines if line["n"] != "0"] == [("mixup", "2")]
+    run("--scale", "smoke", "--method", "mixup", "--k", "3", "--seeds", "1")
+    assert "done before" in capsys.readouterr().err
+    assert len(read_rows(tmp_path / "multimix-runs" / "results.jsonl")) == 2
+    table.unlink()
+    run("--scale", "smoke", "--rebuild")
+    assert table.exists()
+
+
+def test_any_field_can_be_given(capsys, tmp_path):
+    fields = (
+        "--epochs",
+        "1",
+        "--schedule.at",
+        "0.5",
+        "0.7",
+        "--method.alpha=0.3",
+        "--set",
+        "data.per_class=8",
+        "--running.device",
+        "cpu",
+    )
+    run("--scale", "smoke", "--method", "cutmix", *fields, "--out", "here")
+    (row,) = read_rows(tmp_path / "here" / "results.jsonl")
+    found = row["settings"]
+    assert (found["epochs"], found["schedule.at"], found["method.alpha"], found["data.per_class"]) == (1, [0.5, 0.7], 0.3, 8)
+    assert row["k"] == 5, "the paper's K unless given"
+    assert row["train_samples"] == 80
+
+
+def test_show_prints_every_field_and_trains_nothing(capsys, tmp_path):
+    run("--method", "cutout", "--k", "2", "--show", "--batch", "20")
+    lines = dict(line.split(" = ", 1) for line in capsys.readouterr().out.splitlines() if not line.startswith("#"))
+    assert (lines["method"], lines["method.k"], lines["method.length"], lines["batch"]) == ("cutout", "2", "4", "20")
+    assert not (tmp_path / "multimix-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--epoch", "3"), "no option or field 'epoch' (did you mean 'epochs'?)"),
+        (("--sedes", "3"), "no option or field 'sedes' (did you mean 'seeds'?)"),
+        (("--schedule.rat", "3"), "no field 'rat' in schedule (did you mean 'rate'?)"),
+        (("--method", "cutmx"), "no method 'cutmx' (did you mean 'cutmix'?)"),
+        (("--method", "cutmix", "--method.alpa", "1"), "no field 'alpa' in method (did you mean 'alpha'?)"),
+        (("--method", "cutmix", "--method.k", "1"), "method.k is set by k"),
+        (("--epochs", "three"), "epochs must be a whole number, got 'three'"),
+        (("--method", "cutmix", "--method.alpha", "-1"), "alpha must be"),
+        (("--k", "3"), "k=3 needs a method"),
+        (("--seeds", "1", "1"), "seeds must be different"),
+        (("--rebuild",), "has no results of trial at paper scale"),
+        (("--set", "epochs"), "--set takes FIELD=VALUE"),
+        (("--mixed_precision", "fp16", "--running.device", "cpu"), "fp16 needs an accelerator"),
+        (("--accumulate", "3"), "batch must be a multiple of processes × accumulate"),
+        (("--network.name", "trial:Nothing"), "no class or function 'Nothing' in trial"),
+        (("--method", "manifoldmix", "--method.layers", "stage9"), "no layer 'stage9'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(capsys, arguments, sentence):
+    run(*arguments, code=2)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+def test_a_diverged_run_is_named_and_the_others_go_on(capsys, tmp_path):
+    run("--seeds", "0", "--schedule.rate", "1e30", "--schedule.warmup", "0", code=2)
+    said = capsys.readouterr().err
+    assert "3 runs of 3 diverged" in said
+    assert "the loss became" in said
+    assert "--schedule.warmup" in said
+    assert not read_rows(tmp_path / "multimix-runs" / "results.jsonl")
+
+
+def test_the_folder_of_the_data_comes_from_the_environment(capsys, monkeypatch):
+    monkeypatch.setitem(os.environ, "MULTIMIX_DATA", "somewhere")
+    run("--method", "none", "--data.name", "cifar10", "--network.name", "preact_resnet18_small", code=2)
+    assert "somewhere must be or hold a folder cifar-10-batches-py" in capsys.readouterr().err
+
+
+def test_list_names_everything(capsys):
+    assert cli.main(["list"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("cifar100_preact_resnet18", "puzzlemix", "batch_augmentation_mixup", "wrn16_8", "speech_commands_v1"):
+        assert name in printed
+
+
+def test_words_that_are_fields_become_changes():
+    given = ["train", "x", "--seeds", "1", "2", "--a.b", "3", "4", "--c=5", "--flag", "--skip-bad", "--set", "d=6"]
+    assert cli.with_changes(given) == [
+        "train",
+        "x",
+        "--seeds",
+        "1",
+        "2",
+        "--skip-bad",
+        "--set",
+        "a.b=3,4",
+        "c=5",
+        "flag=true",
+        "d=6",
+    ]
+    assert cli.with_changes(["look", "--a.b", "3"]) == ["look", "--a.b", "3"]

@@ -1,0 +1,273 @@
+"""What is trained moves as Adam moves it, and nothing else moves at all."""
+
+import copy
+import json
+from dataclasses import asdict, replace
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from drawn import drawing, noise, written
+from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
+from multimix.lab.evaluation.cam import CamLayers
+from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, localization
+from multimix.lab.evaluation.transfer import TRANSFER_RULES, last_block, put_new_head, transfer
+from multimix.lab.nets import network
+from pretrained import as_it_was_trained, pretrained
+from real_data import real
+
+VIEW = Augment([Resize((24, 24)), Normalise((0.3,) * 3, (0.3,) * 3)])
+TRAIN = Augment([Resize((24, 24)), Flip(), Normalise((0.3,) * 3, (0.3,) * 3)])
+
+
+def birds(folder, count, seed):
+    """Squares of three colours on noise, with their boxes; sizes differ."""
+    draws = numpy.random.default_rng(seed)
+    pictures, boxes = [], []
+    for i in range(count):
+        height, width = 24 + int(draws.integers(9)), 24 + int(draws.integers(9))
+        place = [int(draws.integers(0, 12)), int(draws.integers(0, 12)), 10, 11]
+        pictures.append(numpy.maximum(noise(height, width, seed=100 * seed + i) // 4, drawing(height, width, (i % 3, *place))))
+        boxes.append([place])
+    return written(folder / str(seed), pictures, [i % 3 for i in range(count)], boxes)
+
+
+@pytest.fixture
+def splits(tmp_path):
+    return birds(tmp_path, 12, 1), birds(tmp_path, 7, 2)
+
+
+def net(name="preact_resnet18_small", classes=5, seed=0):
+    torch.manual_seed(seed)
+    return network(name, classes)
+
+
+def state(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("preact_resnet18_small", ("stage4.0", "head")),
+        ("wrn16_8_small", ("stage3.0", "norm", "head")),
+        ("resnet50_small", ("stage4.0", "head")),
+    ],
+)
+def test_only_the_last_block_and_the_head_change(splits, name, parts):
+    given = net(name)
+    given.train()
+    for i, weight in enumerate(given.parameters()):
+        weight.requires_grad_(i % 5 != 1)
+        weight.grad = torch.ones_like(weight) if i == 0 else None
+    before = state(given)
+    moved, result = transfer(given, *splits, TRAIN, VIEW, count=2, batch=6)
+    assert result.trained == tuple(key for key, _ in given.named_parameters() if key.startswith(parts))
+    after = moved.state_dict()
+    for key, value in before.items():
+        if key.startswith("head"):
+            continue
+        same = torch.equal(value, after[key])
+        if not key.startswith(parts):
+            assert same, key  # batch-norm statistics among them
+        elif "num_batches" not in key:
+            assert not same, key
+    assert after["head.weight"].shape[0] == after["head.bias"].shape[0] == 3
+    # The network that was handed in did not notice.
+    assert all(torch.equal(value, given.state_dict()[key]) for key, value in before.items())
+    assert all(module.training for module in given.modules())
+    for i, ((key, weight), copied) in enumerate(zip(given.named_parameters(), moved.parameters(), strict=True)):
+        assert weight.requires_grad == (i % 5 != 1)
+        assert (weight.grad is None) == (i != 0)
+        assert copied.grad is None
+        assert copied.requires_grad == (True if key.startswith("head") else i % 5 != 1)
+    assert not any(module.training for module in moved.modules())
+
+
+def test_one_step_moves_every_weight_by_the_learning_rate(splits):
+    given = net()
+    moved, _ = transfer(given, *splits, TRAIN, VIEW, unit="step", count=1, batch=6)
+    start = copy.deepcopy(given)
+    put_new_head(start, "head", 3, seed=0)
+    steps = torch.cat(
+        [(b - a).detach().abs().flatten() for (name, a), b in zip(start.named_parameters(), moved.parameters(), strict=True)]
+    )
+    # Adam's first step is lr · g / (|g| + 1e-8).
+    moving = steps[steps > 0]
+    assert len(moving) > 1000
+    assert float(moving.max()) < 1.01e-4
+    assert float(moving.median()) == pytest.approx(1e-4, rel=0.01)
+
+
+def test_training_is_a_plain_loop(splits):
+    given, seen = net(), []
+    given.stage3.register_forward_hook(lambda module, x, result: seen.append(result.requires_grad))  # the copy has it, too
+    moved, result = transfer(given, *splits, TRAIN, VIEW, count=2, batch=6, seed=5)
+    assert seen
+    assert not any(seen)  # no graph where nothing is trained
+    own = copy.deepcopy(given).eval()
+    put_new_head(own, "head", 3, seed=5)
+    own.stage4.train()
+    optimizer = torch.optim.Adam([*own.stage4.parameters(), *own.head.parameters()], lr=1e-4)
+    for epoch in range(2):
+        losses = []
+        for x, y in Loader(splits[0], TRAIN, batch=6, seed=5).epoch(epoch):
+            loss = nn.functional.cross_entropy(own(x), y)
+            for weight in own.parameters():
+                weight.grad = None
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert result.rows[epoch].loss == pytest.approx(sum(losses) / 2, rel=1e-5)
+    for (name, a), b in zip(own.state_dict().items(), moved.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7, msg=name)
+
+
+def test_an_epoch_is_its_steps(splits):
+    by_epoch, epochs = transfer(net(), *splits, TRAIN, VIEW, count=2, batch=6)
+    by_step, steps = transfer(net(), *splits, TRAIN, VIEW, unit="step", count=4, batch=6)
+    assert all(torch.equal(a, b) for a, b in zip(by_epoch.state_dict().values(), by_step.state_dict().values(), strict=True))
+    assert [row.number for row in epochs.rows] == [1, 2]
+    assert [row.number for row in steps.rows] == [1, 2, 3, 4]
+    assert epochs.rows[1].loss == pytest.approx((steps.rows[2].loss + steps.rows[3].loss) / 2)
+    assert epochs.rows[1].accuracies == steps.rows[3].accuracies
+    assert epochs.rows[1].error == steps.rows[3].error
+    odd, _ = transfer(net(), *splits, TRAIN, VIEW, unit="step", count=3, batch=6)
+    assert not torch.equal(odd.head.weight, by_step.head.weight)
+
+
+def test_seeds(splits):
+    given = net()
+    before = torch.get_rng_state()
+    first, one = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+    again, same = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=3)
+    assert one == same
+    assert torch.equal(first.head.weight, again.head.weight)
+    other, _ = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=4)
+    assert not torch.equal(first.head.weight, other.head.weight)
+
+
+def test_the_rows_are_what_is_measured_on_the_network(splits):
+    moved, result = transfer(net(), *splits, TRAIN, VIEW, count=1, batch=6)
+    found = localization(moved, splits[1], VIEW, rules=TRANSFER_RULES, thresholds=0)
+    assert result.rows[0].error == found.error
+    assert result.rows[0].accuracies == found.accuracies
+    assert [(one.cam_threshold, one.iou_threshold) for one in found.accuracies] == [(0.75, 0.25), (0.75, 0.5), (0.25, 0.5)]
+    assert PAPER_TEXT.cam_threshold == REFERENCE.cam_threshold == 0.25
+    assert json.loads(json.dumps(asdict(result)))["rows"][0]["number"] == 1
+
+
+def test_it_learns(splits):
+    _, result = transfer(net(), *splits, TRAIN, VIEW, count=8, batch=6, lr=1e-2)
+    assert result.classes == 3
+    assert result.unit == "epoch"
+    assert result.rows[-1].loss < result.rows[0].loss / 3
+
+
+def test_named_layers_in_any_network(splits):
+    torch.manual_seed(0)
+    given = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 9),
+    )  # fmt: skip
+    moved, result = transfer(given, *splits, TRAIN, VIEW, layers=("3",), count=1, batch=6)
+    assert result.trained == ("3.weight", "3.bias", "7.weight", "7.bias")
+    assert torch.equal(given[1].running_mean, moved[1].running_mean)
+    _, result = transfer(given, *splits, TRAIN, VIEW, layers=(), count=1, batch=6)
+    assert result.trained == ("7.weight", "7.bias")
+
+
+def test_a_network_without_pooling_by_grad_cam(splits):
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.middle, self.out = nn.Conv2d(3, 4, 5, 4), nn.Linear(4 * 25, 6), nn.Linear(6, 2)
+
+        def forward(self, x):
+            return {"logits": self.out(self.middle(self.conv(x).relu().flatten(1)).relu())}
+
+    torch.manual_seed(0)
+    cam = CamLayers("conv", gradient=True)
+    _, result = transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",), cam=cam, head="out", count=1, batch=6)
+    assert result.trained == ("middle.weight", "middle.bias", "out.weight", "out.bias")
+    with pytest.raises(ValueError, match="head must be named where maps are Grad-CAM"):
+        transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",), cam=cam)
+    with pytest.raises(ValueError, match="no feature map was found"):
+        transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("preact_resnet18", ("stage4.1",)),
+        ("wrn16_8", ("stage3.1", "norm")),
+        ("resnext29_4_24", ("stage3.2",)),
+        ("resnet50", ("stage4.2",)),
+        ("vgg11", ("stage4",)),
+    ],
+)
+def test_the_last_block_of_the_paper_networks(name, expected):
+    with torch.device("meta"):
+        assert last_block(network(name, 10)) == expected
+
+
+def test_what_cannot_be_done_is_one_sentence(splits):
+    train, test = splits
+    given = net()
+    for match, options in (
+        ("layers must be a tuple of layer names, such as .*, got 'stage4'", {"layers": "stage4"}),
+        ("no layer 'stage9'", {"layers": ("stage9",)}),
+        ("no unit 'batch'; there are epoch, step", {"unit": "batch"}),
+        ("count must be at least 1, got 0", {"count": 0}),
+        ("lr must be positive, got 0", {"lr": 0}),
+        ("head must be an nn.Linear that gets", {"head": "stage4"}),
+        ("batch must be at most the 12 samples", {"batch": 13}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            transfer(given, train, test, TRAIN, VIEW, **options)
+    with pytest.raises(ValueError, match="train and test must have the same classes, got 4 and 3"):
+        transfer(given, replace(train, classes=("a", "b", "c", "d")), test, TRAIN, VIEW)
+    with pytest.raises(ValueError, match="layers must be named, since the network has no stage1, .*; its last parts are 0, 3"):
+        last_block(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)))
+    with pytest.raises(ValueError, match="layers must have parameters to train, '2' has none"):
+        transfer(
+            nn.Sequential(nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3)),
+            train, test, TRAIN, VIEW, layers=("2",), batch=6,
+        )  # fmt: skip
+    with torch.no_grad():
+        given.stage4[0].conv1.weight[0] = 1e30
+        given.stage4[0].conv2.weight[:, 0] = 1e30
+    with pytest.raises(ValueError, match="finite"):
+        transfer(given, train, test, TRAIN, VIEW, batch=6)
+
+
+def test_one_bar_counts_training_and_measuring(splits):
+    ticks, moved = [], []
+
+    def progress(numbers):
+        ticks.append(len(numbers))
+        for number in numbers:
+            moved.append(number)
+            yield number
+
+    transfer(net(), *splits, TRAIN, VIEW, count=2, batch=4, progress=progress)
+    assert ticks == [2 * (3 + 2)]
+    assert moved == list(range(10))
+
+
+def test_a_pretrained_network_learns_real_birds():
+    splits = real("cub200")
+    train = splits.train.take(torch.arange(0, len(splits.train), 12))
+    test = splits.test.take(torch.arange(0, len(splits.test), 40))
+    view = Augment([Resize(128), CenterCrop(112), as_it_was_trained().steps[-1]])
+    given = pretrained()
+    moved, result = transfer(
+        given, train, test, view, view, layers=("features.16", "features.17"), unit="step", count=2, batch=16, lr=1e-3
+    )
+    assert len(result.rows) == 2
+    assert torch.equal(given.features[15].layers[0][0].weight, moved.features[15].layers[0][0].weight)
+    assert not torch.equal(given.features[16].layers[0][0].weight, moved.features[16].layers[0][0].weight)
+    assert result.rows[1].accuracies[0].accuracy.percent > 20

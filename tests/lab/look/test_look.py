@@ -1,0 +1,449 @@
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import multimix
+from made_up import Demanding, Needy
+from multimix import SAGE, CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
+from multimix.lab.data.cloud_picture import cloud_picture
+from multimix.lab.look import cases as look_cases
+from multimix.lab.look.cases import options, words
+from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
+from multimix.lab.look.look import look, shown_methods
+from multimix.lab.look.look import look as module
+from multimix.lab.look.pictures import cat, dog, to_image
+from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
+from multimix.methods.style.small_pair import SketchPair
+
+SIZE = 48
+FINE = [i / 40 for i in range(41)]
+REACHES_B = [InputMixup(), FMix(), CutMix(box="shift"), PuzzleMix()]
+PAIRED = [*REACHES_B, CutMix(), InputMixup(p=0.0)]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return cat(SIZE), dog(SIZE)
+
+
+@pytest.fixture(autouse=True)
+def _brief_training(monkeypatch):
+    """Some steps of training an encoder and a decoder: what they put out is looked at elsewhere."""
+    monkeypatch.setattr(look_cases, "PAIR", SketchPair(side=8, width=4, steps=4))
+
+
+def shown_as(name):
+    """The method as ``look`` makes it."""
+    (method,) = shown_methods([name], SIZE, print)
+    return method
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_a_path_starts_at_a(pair, method):
+    first = steps(method, *pair, FINE, seed=3)
+    assert torch.equal(first.images[0], pair[0])
+    assert first.lam[0] == 0
+
+
+@pytest.mark.parametrize("method", REACHES_B, ids=str)
+def test_a_path_ends_at_b_where_the_method_promises_it(pair, method):
+    last = steps(method, *pair, FINE, seed=3)
+    assert torch.equal(last.images[-1], pair[1])
+    assert last.lam[-1] == 1
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_the_realised_share_ascends(pair, method):
+    lam = steps(method, *pair, FINE, seed=3).lam
+    assert len(lam) == 41
+    assert (lam.diff() >= 0).all()
+    assert lam[-1] > lam[0]
+
+
+@pytest.mark.parametrize("method", PAIRED, ids=str)
+def test_figure_and_page_show_one_geometry(pair, method):
+    fine = steps(method, *pair, FINE, seed=5)
+    few = steps(method, *pair, [0.25, 0.5, 0.75], seed=5)
+    assert torch.equal(few.images, fine.images[[10, 20, 30]])
+    assert torch.equal(few.lam, fine.lam[[10, 20, 30]])
+
+
+def test_contrast_is_where_brightness_changes():
+    picture = torch.zeros(1, 3, 32, 48)
+    picture[..., 20:] = 1.0
+    found = contrast(picture)
+    assert found.shape == (1, 32, 48)
+    assert (found[..., 18:21] > 0.3).all()
+    assert (found[..., :17] == 0).all()
+    assert (found[..., 23:] == 0).all()
+    assert torch.allclose(contrast(picture.transpose(2, 3)), found.transpose(1, 2))
+
+
+def test_puzzle_mix_looks_at_the_contrast(pair):
+    """A picture with nothing in it gives way to one with something, block by block."""
+    plain, busy = torch.full((3, SIZE, SIZE), 0.5), pair[1]
+    shown = steps(PuzzleMix(blocks=(4,), transport="none"), plain, busy, [0.5], seed=0).lam
+    turned = steps(PuzzleMix(blocks=(4,), transport="none"), busy, plain, [0.5], seed=0).lam
+    assert shown[0] > 0.5 > turned[0]
+
+
+def test_mixup_fades(pair):
+    a, b = pair
+    for lam, image in zip((0.25, 0.5), steps(InputMixup(), a, b, [0.25, 0.5], seed=0).images, strict=True):
+        assert torch.allclose(image, (1 - lam) * a + lam * b, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [CutMix(), FMix()], ids=str)
+def test_the_share_is_what_can_be_counted_in_the_picture(pair, method):
+    shown = steps(method, torch.zeros(3, SIZE, SIZE), torch.ones(3, SIZE, SIZE), [0.3, 0.6], seed=1)
+    assert torch.allclose(shown.images.double().mean((1, 2, 3)), shown.lam)
+
+
+def test_cutout_goes_from_a_through_growing_holes_and_keeps_the_label(pair):
+    shown = steps(Cutout(length=3 * SIZE, fill=0.5), *pair, FINE, seed=4)
+    assert len(shown.images) == 41
+    assert torch.equal(shown.images[0], pair[0])
+    changed = (shown.images != pair[0]).any(1).sum((1, 2))
+    assert (changed.diff() >= 0).all()
+    assert changed[-1] > 100
+    assert (shown.lam == 0).all()
+
+
+def test_cutout_in_the_figure_has_k_steps_of_its_own(pair):
+    shown = steps(Cutout(length=SIZE // 2), *pair, [0.25, 0.5, 0.75], seed=4)
+    whole = steps(Cutout(length=SIZE // 2), *pair, FINE, seed=4)
+    assert len(shown.images) == 3
+    assert torch.equal(shown.images[-1], whole.images[-1])
+
+
+def rows_of(pair, k):
+    path = [i / (k + 1) for i in range(1, k + 1)]
+    methods = [Cutout(length=SIZE // 2), InputMixup(), FMix()]
+    return [Row(m.name, pair[0], steps(m, *pair, path, seed=0), pair[1] if isinstance(m, PairMethod) else None) for m in methods]
+
+
+def decoded(png):
+    image = Image.open(io.BytesIO(png))
+    assert image.format == "PNG"
+    return np.asarray(image.convert("RGB"))
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_the_figure_shows_a_then_the_steps_then_b(pair, k):
+    rows = rows_of(pair, k)
+    sheet = decoded(figure(rows))
+    for i, row in enumerate(rows):
+        for column, picture in enumerate([pair[0], *row.steps.images, pair[1]]):
+            left, top = corner(i, column)
+            cell = sheet[top : top + CELL, left : left + CELL]
+            assert cell.shape == (CELL, CELL, 3)
+            if column == k + 1 and row.b is None:
+                assert (cell == 255).mean() > 0.9
+            else:
+                assert np.array_equal(cell, np.asarray(to_image(picture, CELL)))
+
+
+def under(sheet, row, column):
+    left, top = corner(row, column)
+    return sheet[top + CELL : top + CELL + CAPTION, left : left + CELL]
+
+
+def above(sheet, column):
+    left, top = corner(0, column)
+    return sheet[:top, left : left + CELL]
+
+
+def test_the_share_stands_under_each_step_and_only_there(pair):
+    rows = rows_of(pair, 2)
+    sheet = decoded(figure(rows))
+    assert [bool((above(sheet, column) < 128).any()) for column in range(4)] == [True, True, True, True]
+    for i, row in enumerate(rows):
+        assert [bool((under(sheet, i, column) < 128).any()) for column in range(4)] == [False, True, True, False], row.name
+
+
+def test_the_figure_writes_the_realised_share_it_was_given(pair):
+    before = rows_of(pair, 2)
+    changed = Steps(before[1].steps.images, torch.tensor([0.11, 0.67]))
+    old = decoded(figure(before))
+    new = decoded(figure([before[0], before[1]._replace(steps=changed), before[2]]))
+    differs = (old != new).any(2)
+    left, top = corner(1, 1)
+    assert differs[top + CELL : top + CELL + CAPTION, left : left + CELL].any()
+    differs[top + CELL : top + CELL + CAPTION, left : left + CELL] = False
+    assert not differs.any()
+
+
+def test_no_name_and_no_remark_reaches_the_edge_or_a_picture(pair):
+    shown = shown_methods((), SIZE, print)
+    path = Steps(pair[0].expand(2, -1, -1, -1), torch.tensor([0.3, 0.6]))
+    sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).short) for m in shown]))
+    assert (sheet[:, :MARGIN] == 255).all()
+    for i in range(len(shown)):
+        left, top = corner(i, 0)
+        assert (sheet[top : top + CELL, left - 8 : left] == 255).all()
+        beside = (sheet[top : top + CELL, :left] < 128).any(axis=(1, 2)).nonzero()[0]
+        assert beside.min() > 60
+        assert beside.max() < CELL - 20
+
+
+def test_remarks_stand_under_the_name(pair):
+    rows = rows_of(pair, 2)
+    old, new = decoded(figure(rows)), decoded(figure([rows[0], rows[1]._replace(remark="of a kind"), rows[2]]))
+    left, top = corner(1, 0)
+    differs = (old != new).any(2)
+    assert differs[top + CELL // 2 : top + CELL, :left].any()
+    differs[top + CELL // 2 : top + CELL, :left] = False
+    assert not differs.any()
+
+
+def test_without_names_every_method_with_pixels_or_points_is_shown():
+    notes = []
+    names = [method.name for method in shown_methods((), 64, notes.append)]
+    assert names == [kind.name for kind in multimix.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
+    assert notes == []
+
+
+def test_samix_masks_have_the_mean_that_the_label_says(pair):
+    """Before black A, a picture divided by B is the mask."""
+    b = 0.3 + 0.7 * pair[1]
+    shown = steps(shown_as("samix"), torch.zeros_like(b), b, FINE, seed=1)
+    mask = (shown.images.double() / b).mean(1)
+    assert torch.allclose(mask.mean((1, 2)), torch.tensor(FINE, dtype=torch.float64), atol=1e-5)
+    assert torch.allclose(shown.lam, torch.tensor(FINE, dtype=torch.float64))
+    assert mask[20].std() > 0.1  # not mixup
+
+
+@pytest.mark.parametrize("name", ["stylemix", "stylecutmix"])
+def test_content_and_style_go_together(pair, name):
+    shown = steps(shown_as(name), *pair, FINE, seed=1)
+    # On whole pixels a box is not exactly as large as asked.
+    assert torch.allclose(shown.lam, torch.tensor(FINE, dtype=torch.float64), atol=0.02)
+    assert shown.images.isfinite().all()
+
+
+def test_recursivemix_pastes_all_of_b_into_boxes_as_large_as_it_draws_them():
+    a, b = torch.zeros(3, SIZE, SIZE), torch.full((3, SIZE, SIZE), 0.25)
+    b[..., SIZE // 2 :] = 0.75
+    shown = steps(RecursiveMix(box="shift"), a, b, FINE, seed=2)
+    assert torch.equal(shown.images[0], a)
+    assert torch.allclose(shown.lam, RecursiveMix().area * torch.tensor(FINE, dtype=torch.float64), atol=0.03)
+    for image, lam in zip(shown.images[10:], shown.lam.tolist()[10:], strict=True):
+        there = (image[0] > 0).nonzero()
+        (top, left), (bottom, right) = there.amin(0).tolist(), there.amax(0).tolist()
+        assert (bottom - top + 1) * (right - left + 1) == len(there) == round(lam * SIZE**2)
+        half = (image[0, top] == 0.25).sum()
+        assert abs(2 * int(half) - (right - left + 1)) <= 1
+        assert (image[0, top : bottom + 1, left : right + 1] == image[0, top, left : right + 1]).all()
+
+
+@pytest.mark.parametrize("seed", [2, 4])  # in which A's mirror image shows, too
+def test_comixup_says_how_much_of_b_and_its_mirror_image_is_in_the_row_of_a(pair, seed):
+    """The first channel marks whose pixels are shown."""
+    a, b = (torch.cat([torch.full((1, SIZE, SIZE), mark), picture[1:]]) for picture, mark in zip(pair, (0.0, 1.0), strict=True))
+    method = shown_as("comixup")
+    assert not takes_lam(method)
+    shown = steps(method, a, b, [0.2, 0.4, 0.6, 0.8], seed=seed)
+    assert len(shown.images) == 4
+    assert torch.allclose(shown.images[:, 0].double().mean((1, 2)), shown.lam)
+    assert ((shown.lam > 0.05) & (shown.lam < 0.95)).any()
+    sources = torch.stack([a, b, a.flip(2), b.flip(2)]).flatten(2)
+    places = shown.images.flatten(2)  # every place is one of the four, or two of them half and half
+    halves = (sources[:, None] + sources[None]).flatten(0, 1) / 2
+    assert (torch.isclose(places[:, None], halves[None], atol=1e-6).all(2).any(1)).all()
+
+
+def test_two_pictures_alone_would_not_be_mixed_by_comixup(pair):
+    x = torch.stack(pair)
+    plan = CoMixup(part=2, blocks=(8,), backend="torch").plan(x, saliency=contrast(x).square())
+    assert torch.equal(plan.mix(x), x)
+
+
+def test_points_go_from_one_cloud_to_the_other_whatever_the_pictures(pair):
+    shown = steps(SageMix(), *pair, FINE, seed=1)
+    first, last = ends(SageMix(), *pair)
+    assert torch.equal(shown.images[0], first)
+    assert torch.equal(shown.images[-1], last)
+    assert (shown.lam.diff() > 0).all()
+    assert torch.equal(shown.images, steps(SageMix(), *pair[::-1], FINE, seed=1).images)
+    assert torch.equal(first, cloud_picture(clouds()[0], torch.zeros(400), SIZE))
+
+
+def test_ends_are_the_pictures_and_no_b_without_a_partner(pair):
+    assert all(found is picture for found, picture in zip(ends(RecursiveMix(), *pair), pair, strict=True))
+    assert ends(Cutout(length=8), *pair) == (pair[0], None)
+
+
+def test_what_is_not_as_in_training_is_said():
+    said = {method.name: words(method) for method in shown_methods((), SIZE, print)}
+    assert {name for name, found in said.items() if found.whole} == {name for name, found in said.items() if found.short}
+    plain = {name for name, found in said.items() if not found.whole}
+    assert plain == {"cutout", "mixup", "cutmix", "fmix", "saliencymix", "resizemix", "gridmix", "smoothmix"}
+    assert "A fixed block stands here for the trained one" in said["samix"].whole
+    assert "clouds of points, not pictures: A is a cone and B a torus" in said["sagemix"].whole
+    assert "Boxes grow to 0.5 of the picture" in said["recursivemix"].whole
+    assert "no order is promised" in said["comixup"].whole
+
+
+def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
+    said = []
+
+    def track(methods):
+        said.append("begun")
+        return iter(methods)
+
+    look(*pair, methods=["stylemix", "stylecutmix", "mixup"], k=1, size=SIZE, out=tmp_path, track=track, note=said.append)
+    assert said == [
+        "a small encoder and decoder for stylemix and stylecutmix is trained first, which takes some seconds",
+        "begun",
+    ]
+    assert look_cases.PAIR.trained() is look_cases.PAIR.trained()
+
+
+def test_sage_tries_no_more_translations_than_can_be_waited_for():
+    assert options(SAGE, 16)["positions"] == 0.01
+    assert round(options(SAGE, 256)["positions"] * 511**2) == 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brand(InputMixup):
+    """A <new> method of ``k`` steps."""
+
+    name = "brand"
+    aliases = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deep(InputMixup):
+    """Mixes hidden layers by default."""
+
+    name = "deep"
+    aliases = ()
+
+    @property
+    def mixes_at(self):
+        return (None, "layer1")
+
+
+@pytest.fixture
+def more_methods(monkeypatch):
+    more = (*multimix.METHODS, Brand, Needy, Demanding, Deep)
+    monkeypatch.setattr("multimix.methods.METHODS", more)
+    monkeypatch.setattr(module, "METHODS", more)
+
+
+@pytest.mark.usefixtures("more_methods")
+def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
+    notes = []
+    _, html = look(*pair, size=SIZE, k=2, out=tmp_path, note=notes.append)
+    page = html.read_text()
+    assert "<h2>brand</h2>" in page
+    assert "A &lt;new&gt; method of <code>k</code> steps." in page
+    assert not any(f"<h2>{name}</h2>" in page for name in ("needy", "demanding", "deep"))
+    assert [note for note in notes if note.startswith(("needy", "demanding", "deep"))] == [
+        "needy is left out: it needs history, which two pictures alone do not give",
+        "demanding is left out: it has no default for strength",
+    ]
+
+
+@pytest.mark.usefixtures("more_methods")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none", "none cannot be shown: it mixes nothing"),
+        ("manifoldmix", "manifoldmix cannot be shown: it mixes hidden layers, which have no pixels"),
+        ("manifold", "manifold cannot be shown: it mixes hidden layers"),
+        ("deep", "deep cannot be shown: it mixes hidden layers"),
+        ("needy", "needy cannot be shown: it needs history"),
+        ("demanding", "demanding cannot be shown: it has no default for strength"),
+        ("cutmxi", "no method 'cutmxi' .did you mean 'cutmix'.*; there are none, cutout, mixup"),
+    ],
+)
+def test_a_method_asked_for_by_name_that_cannot_be_shown_is_one_sentence(name, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        shown_methods(["mixup", name], 64, print)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_keep_their_order_and_are_shown_once():
+    shown = shown_methods(["fmix", "input", "mixup", "fmix"], 64, print)
+    assert [method.name for method in shown] == ["fmix", "mixup"]
+
+
+def test_look_writes_the_figure_and_the_page(tmp_path, pair):
+    tracked = []
+
+    def track(methods):
+        for method in methods:
+            tracked.append(method.name)
+            yield method
+
+    png, html = look(*pair, k=3, methods=["cutmix", "fmix"], size=SIZE, seed=2, out=tmp_path / "new" / "folder", track=track)
+    assert [png, html] == [tmp_path / "new" / "folder" / name for name in ("look.png", "look.html")]
+    assert sorted(png.parent.iterdir()) == [html, png]
+    assert tracked == ["cutmix", "fmix"]
+    sheet = decoded(png.read_bytes())
+    left, top = corner(1, 2)
+    middle = steps(FMix(), *pair, [0.25, 0.5, 0.75], seed=2).images[1]
+    assert np.array_equal(sheet[top : top + CELL, left : left + CELL], np.asarray(to_image(middle, CELL)))
+
+
+def test_the_seed_decides_everything(tmp_path, pair):
+    state = torch.get_rng_state()
+    made = [look(*pair, methods=["cutmix"], size=SIZE, seed=seed, out=tmp_path / str(i)) for i, seed in enumerate((0, 0, 1))]
+    contents = [(png.read_bytes(), html.read_bytes()) for png, html in made]
+    assert contents[0] == contents[1]
+    assert contents[0][0] != contents[2][0]
+    assert contents[0][1] != contents[2][1]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
+    a, b = (picture.clone() for picture in pair)
+    to_image(a, SIZE).save(tmp_path / "a.png")
+    from_file = look(tmp_path / "a.png", b, methods=["mixup"], size=SIZE, out=tmp_path / "file")
+    from_tensor = look(a, b, methods=["mixup"], size=SIZE, out=tmp_path / "tensor")
+    assert from_file[0].read_bytes() == from_tensor[0].read_bytes()
+    assert torch.equal(a, pair[0])
+    assert torch.equal(b, pair[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"k": 0}, "k must be a whole number, at least 1, got 0"),
+        ({"k": 41}, "k must be at most 40 to fit a figure, got 41"),
+        ({"size": 8}, "size must lie in 16 … 512 pixels, got 8"),
+        ({"size": 600}, "size must lie in 16 … 512 pixels, got 600"),
+        ({"seed": -1}, "seed must lie in 0 … 2.63 − 1, got -1"),
+        ({"size": 64}, r"a must have shape \[3, 64, 64\], got \[3, 48, 48\]"),
+    ],
+)
+def test_options_that_cannot_be_used_are_one_sentence(tmp_path, pair, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        look(*pair, methods=["mixup"], out=tmp_path / "out", **{"size": SIZE, **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypatch):
+    png, html = look(*pair, methods=["mixup"], size=SIZE, out=tmp_path)
+    before = png.read_bytes(), html.read_bytes()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="cannot write into .*: No space left on device"):
+        look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
+    assert (png.read_bytes(), html.read_bytes()) == before
+    assert sorted(tmp_path.iterdir()) == [html, png]
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path, pair):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(ValueError, match="out must be a folder, '.*taken' is a file"):
+        look(*pair, methods=["mixup"], size=SIZE, out=tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -1,0 +1,196 @@
+import io
+import re
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from browser import in_browser, in_frame
+from multimix.lab.recipes import RECIPES
+from multimix.lab.recipes.arms import arm_names
+from multimix.lab.results.paper import TABLES
+from multimix.lab.results.paper.fill import filled
+from multimix.lab.results.paper.render import listing, page, records, sheets
+from multimix.lab.results.sheet import markdown, terminal
+from result_rows import result_row
+
+CIFAR = RECIPES["cifar100_preact_resnet18"]
+LAST = {("none", 1): [80.0, 82.0, 84.5], ("cutmix", 1): [79.0], ("puzzlemix", 5): [78.0, 79.5, 80.0]}
+
+
+def rows_of(scale="small"):
+    return [
+        result_row(CIFAR, arm, k, seed, [95.0, error], scale=scale)
+        for (arm, k), errors in LAST.items()
+        for seed, error in enumerate(errors)
+    ]
+
+
+def everything(table, scale="small"):
+    """Two runs for every cell of a table, with numbers as wide as they come."""
+    rows = []
+    for name in table.recipes:
+        for arm, k in {row.key for row in table.rows if row.arm in arm_names()}:
+            for seed in range(2):
+                evaluations = {}
+                for column in table.columns:
+                    on, _, number = column.value.partition(".")
+                    numbers = {number.format(k=one): 10.0 * one + 80.123 * seed for one in (1, 3, 5, 7, 9)}
+                    evaluations.setdefault(on, {"numbers": {}})["numbers"].update(numbers)
+                rows.append(
+                    result_row(
+                        RECIPES[name],
+                        arm,
+                        k,
+                        seed,
+                        [90.0, 10.0 + 80 * seed + k],
+                        scale=scale,
+                        seconds=12345.6 * (seed + k),
+                        norms=[1.0, 0.00123 * (seed + k)],
+                        selection=[2.0, 1.0],
+                        evaluations=evaluations,
+                    )
+                )
+    return rows
+
+
+def on_terminal(found, width):
+    console = Console(width=width, file=io.StringIO())
+    for sheet in sheets(found):
+        console.print(terminal(sheet))
+    return console.file.getvalue()
+
+
+def cells(text):
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {line[0]: dict(zip(lines[0][1:], line[1:], strict=True)) for line in lines[2:]}
+
+
+@pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_without_results_the_whole_table_of_the_paper_is_shown(table, scale, tmp_path):
+    found = filled(table, scale, [], tmp_path)
+    text = on_terminal(found, 100)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    states = {entry.state for entry in found.cells.values()}
+    assert states <= {"not run at this scale", "not in this version"}
+    assert "not run at this scale" in states
+    for row in table.rows:
+        for column in table.columns:
+            value = column.number(row.key)
+            assert value is None or f"{value:.2f}" in text
+    assert "the numbers of tables are ours" in text
+    assert "minus it" not in text
+    assert ("the paper's number is not known here" in " ".join(text.split())) == any(
+        entry.paper is None for entry in found.cells.values()
+    )
+
+
+@pytest.mark.parametrize("table", [table for table in TABLES.values() if table.number > 1], ids=lambda table: table.name)
+def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table, tmp_path):
+    found = filled(table, "small", everything(table), tmp_path)
+    assert all(entry.values for (i, _), entry in found.cells.items())
+    narrow, wide = on_terminal(found, 100), on_terminal(found, 400)
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 100
+    numbers = set(re.findall(r"(?<![\w.])[+−±]?\d+\.\d+|[pn][=<][\d.]+", wide))
+    assert len(numbers) > 4
+    assert sorted(number for number in numbers if number not in narrow) == []
+    words = [part.strip("()") for column in table.columns for part in column.head.split(" (")]
+    assert [word for word in words if word not in " ".join(narrow.split()) and " " not in word] == []
+
+
+def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test(tmp_path):
+    found = filled(TABLES[2], "small", rows_of(), tmp_path)
+    first, second = sheets(found)
+    assert (
+        first.title
+        == "Table 2: Test error on CIFAR-100 and Tiny-ImageNet (small scale: a reduced study, not the paper's setting)"
+    )
+    assert (second.title, first.notes) == ("Table 2: continued", [])
+    lines = cells(markdown(first))
+    outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
+    low, high = outside.confidence_interval()
+    half = stats.sem([80.0, 82.0, 84.5]) * stats.t.ppf(0.975, 2)
+    assert lines["no mixing"] == {
+        "CIFAR-100 (PreActResNet18)": f"82.17 ± {half:.2f}, n = 3",
+        "paper (other scale)": "21.93",  # of the second network; the first has the same head
+        "multi-mix (minus it)": f"−3.00 ± {(high - low) / 2:.2f}, p = {outside.pvalue:.3f}",
+        "CIFAR-100 (WRN16-8)": "not run at this scale",
+    }
+    assert lines["cutmix"]["CIFAR-100 (PreActResNet18)"] == "79.00 n = 1"
+    assert lines["multi-mix, K = 5"]["multi-mix (minus it)"] == lines["cutmix"]["multi-mix (minus it)"] == "–"
+    assert [row[2] for row in first.lines][:2] == [("23.53", ""), ("22.49", "")]
+    notes = "\n".join(second.notes)
+    assert "1 comparison, p is not corrected for their number" in notes
+    assert (
+        "lowest mean, CIFAR-100 (PreActResNet18): ours cutmix with 79.00 (of 3 rows); "
+        "the paper's multi-mix, K = 5 with 19.19 (of 10 rows)" in notes
+    )
+    assert "do not compare with those of this small scale" in notes
+    assert "2.29" in notes
+
+
+def test_at_paper_scale_the_papers_numbers_compare(tmp_path):
+    found = filled(TABLES[2], "paper", rows_of("paper"), tmp_path)
+    assert sheets(found)[0].title.endswith("(paper scale)")
+    assert sheets(found)[0].heads[2] == "paper"
+    assert "do not compare" not in "\n".join(sheets(found)[-1].notes)
+    assert {record["paper_compares"] for record in records(found)} == {"yes"}
+
+
+def test_the_best_mean_is_the_highest_where_that_is_better_and_ties_are_named(tmp_path):
+    rows = [
+        result_row(RECIPES["imagenet"], arm, 1, 0, scale="small", evaluations={"localization": {"numbers": {"reference": value}}})
+        for arm, value in (("none", 50.0), ("mixup", 55.0), ("cutmix", 55.0))
+    ]
+    notes = sheets(filled(TABLES[4], "small", rows, tmp_path))[-1].notes
+    assert "highest mean, IoU ≥ 0.5, class (reference): ours input mixup and cutmix with 55.00 (of 3 rows)" in notes
+    assert "in per cent, higher is better" in notes
+
+
+def test_records_are_in_full(tmp_path):
+    found = filled(TABLES[2], "small", rows_of(), tmp_path)
+    by_key = {(record["column"], record["label"]): record for record in records(found)}
+    assert len(by_key) == 40
+    record = by_key["CIFAR-100 (PreActResNet18)", "no mixing"]
+    outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
+    assert record["mean"] == pytest.approx((80 + 82 + 84.5) / 3, abs=1e-12)
+    assert record["multimix_minus_p"] == pytest.approx(outside.pvalue, abs=1e-12)
+    shown = ("table", "recipe", "field", "arm", "k", "n", "seeds", "state", "paper", "paper_compares", "multimix_minus_n")
+    expected = (2, "cifar100_preact_resnet18", "last", "none", 1, 3, "0 1 2", "", 23.53, "no", 3)
+    assert tuple(record[name] for name in shown) == expected
+    single = by_key["CIFAR-100 (PreActResNet18)", "cutmix"]
+    assert (single["n"], single["mean"], single["half"], single["multimix_minus"]) == (1, 79.0, None, None)
+    assert by_key["CIFAR-100 (WRN16-8)", "cutmix"]["state"] == "not run at this scale"
+
+
+def test_the_list_says_what_fills_a_table_and_how_much_there_is(tmp_path):
+    console = Console(width=100, file=io.StringIO())
+    console.print(listing(list(TABLES.values()), rows_of(), tmp_path))
+    text = console.file.getvalue()
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    lines = [line for line in text.splitlines() if re.match(r"\d", line)]
+    assert [line.split()[:2] for line in lines] == [[str(table.number), table.name] for table in TABLES.values()]
+    assert "3 of 40 cells" in lines[1]
+    assert "not run" in lines[0]
+    assert "evaluate --on calibration" in text
+    assert "the numbers of tables are ours" in text
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_has_room_on_every_screen(width, tmp_path):
+    path = tmp_path / "table.html"
+    path.write_text(page(filled(TABLES[2], "small", rows_of(), tmp_path)))
+    seen = in_frame(path, width, tmp_path)
+    assert (seen["requests"], seen["widths"][0]) == ([], width)
+    assert seen["widths"][1] <= width
+    for words in (
+        "Table 2: Test error",
+        "small scale",
+        "Tiny-ImageNet (PreActResNet18)",
+        "82.17 ±",
+        "not run at this scale",
+        "19.89",
+    ):
+        assert words in seen["text"]

@@ -1,0 +1,81 @@
+"""Comparisons of a study against scipy, Holm's correction by hand, and sentences that count what shows."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from multimix.lab.results.report_study import ECE, findings, studies
+from result_rows import made_up_recipe, result_row
+
+RECIPE = made_up_recipe()
+LAST = {
+    ("none", 1): [30.0, 31.0, 32.0],
+    ("mixup", 1): [28.0, 29.5, 30.2],
+    ("mixup", 5): [25.0, 26.0, 27.5],
+    ("puzzlemix", 5): [30.1, 31.5, 31.0],
+}
+
+
+def rows(ece=None, **more):
+    made = []
+    for (arm, k), values in LAST.items():
+        for seed, value in enumerate(values):
+            row = result_row(RECIPE, arm, k, seed, (60.0, 40.0, value), scale="small", **more)
+            numbers = {} if ece is None else {"calibration": {"numbers": {"ece": ece[arm, k][seed]}}}
+            made.append(row | {"evaluations": numbers, "place": "nowhere"})
+    return made
+
+
+def test_every_comparison_is_a_paired_t_test_with_holms_correction():
+    (study,) = studies(rows(), {"made_up": RECIPE})
+    found = {(one.line, one.other): one for one in study.compared("error")}
+    pairs = {
+        ("mixup K = 1", "none"): (("mixup", 1), ("none", 1)),
+        ("mixup K = 5", "none"): (("mixup", 5), ("none", 1)),
+        ("mixup K = 5", "mixup K = 1"): (("mixup", 5), ("mixup", 1)),
+        ("puzzlemix K = 5", "none"): (("puzzlemix", 5), ("none", 1)),
+    }
+    assert set(found) == set(pairs)
+    plain = {}
+    for key, (first, second) in pairs.items():
+        test = stats.ttest_rel(LAST[first], LAST[second])
+        plain[key] = test.pvalue
+        assert found[key].paired.p_t == pytest.approx(test.pvalue)
+        low, high = test.confidence_interval()
+        assert found[key].paired.mean - found[key].paired.half == pytest.approx(low)
+        assert found[key].paired.mean + found[key].paired.half == pytest.approx(high)
+    ordered = sorted(plain, key=plain.get)
+    largest = 0.0
+    for place, key in enumerate(ordered):
+        largest = max(largest, min(1.0, (4 - place) * plain[key]))
+        assert found[key].p_holm == pytest.approx(largest)
+
+
+def test_sentences_count_what_shows():
+    ece = {key: [1.0, 2.0, 3.5] for key in LAST} | {("mixup", 5): [9.0, 10.2, 11.1]}
+    (study,) = studies(rows(ece), {"made_up": RECIPE})
+    error_none, error_one, ece_none, ece_one = findings(study)
+    assert error_none.startswith("3 comparisons of error with no mixing: lower in 2 (mixup K = 1 ")
+    assert "higher in 0, not told apart in 1" in error_none
+    assert "n = 3" in error_none
+    assert error_one.startswith("1 comparison of error with K = 1 of the same method: lower in 1 (mixup K = 5 −3.07 ± ")
+    assert "higher in 1 (mixup K = 5 +7.93 ± " in ece_none
+    assert "not told apart in 2" in ece_none
+    assert "higher in 1 (mixup K = 5 " in ece_one
+    assert study.compared(ECE)[0].measure == ECE
+
+
+def test_nothing_to_compare_is_said():
+    (study,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
+    assert findings(study) == ["No two lines have two seeds in common, so nothing is compared here."]
+
+
+def test_studies_are_recipes_at_scales():
+    made = rows() + [row | {"scale": "smoke"} for row in rows()[:2]]
+    found = studies(made, {"made_up": RECIPE})
+    assert [(study.name, len(study.rows)) for study in found] == [("made_up-small", 12), ("made_up-smoke", 2)]
+    assert found[0].seeds == [0, 1, 2]
+    assert math.isclose(found[0].row(found[0].lines[0], 1)["outcome"]["last"], 31.0)
+    with pytest.raises(ValueError, match="recipe 'made_up', which this version does not have; it has other"):
+        studies(made, {"other": RECIPE})

@@ -1,0 +1,150 @@
+"""The comparison of a sweep from made-up rows: its numbers by scipy and by hand, whatever the order of the rows."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.results.sheet import markdown
+from multimix.lab.results.sweep_comparison import comparison, cut, rows_of, seconds_of
+from multimix.lab.results.sweep_figures import figures
+from multimix.lab.results.sweep_sheets import records, sheets
+from multimix.lab.sweep.plan import swept
+from result_rows import BASE, made_up_recipe, result_row
+
+RECIPE = replace(made_up_recipe(metric="last"), settings=lambda scale: replace(BASE, epochs=6, schedule=Milestones(0.2, (3.0,))))
+COSTS = {("none", 1): 1.0, ("mixup", 1): 1.0, ("mixup", 3): 2.0}
+ERRORS = {("none", 1): (30.0, 32.0, 31.0), ("mixup", 1): (29.0, 30.5, 28.0), ("mixup", 3): (25.0, 28.0, 27.5)}
+
+
+def plan(equal=("steps", "samples", "compute"), seeds=(0, 1, 2)):
+    options = {"scale": "small", "methods": ("none", "mixup"), "ks": (1, 3), "seeds": seeds}
+    return swept(RECIPE, equal=equal, costs=COSTS, **options)
+
+
+def rows_made(planned):
+    """Every epoch has rows and seconds as K would make them, and an error that falls to the one above."""
+    unique = {one.run.folder: one.run for one in planned}
+    rows = []
+    for run in unique.values():
+        last, epochs = ERRORS[run.arm, run.k][run.seed], run.settings.epochs
+        changes = {"epochs": epochs, "schedule": run.settings.schedule}
+        errors = [last + 10 * (epochs - 1 - i) for i in range(epochs)]
+        row = result_row(RECIPE, run.arm, run.k, run.seed, errors, scale="small", changes=changes)
+        assert row["digest"] == run.digest
+        for epoch in row["epochs"]:
+            epoch |= {"rows": 1000 * run.k, "cpu_seconds": 2.0 * COSTS[run.arm, run.k] + 0.01 * run.seed}
+        rows.append(row)
+    return rows
+
+
+def compared(planned, rows):
+    return comparison(RECIPE, "small", rows, [one.entry for one in planned])
+
+
+def by_arm(found, equal):
+    return {(one.line.arm, one.line.k): one for one in found.tables[equal]}
+
+
+def test_means_and_paired_differences_are_scipys():
+    planned = plan()
+    lines = by_arm(compared(planned, rows_made(planned)), "steps")
+    none, one, three = (ERRORS[arm] for arm in ERRORS)
+    found = lines["mixup", 3]
+    assert found.error.mean == pytest.approx(sum(three) / 3)
+    low, high = stats.t.interval(0.95, 2, sum(three) / 3, stats.sem(three))
+    assert (found.error.mean - found.error.half, found.error.mean + found.error.half) == pytest.approx((low, high))
+    for test, other in ((found.with_one, one), (found.with_none, none)):
+        expected = stats.ttest_rel(three, other)
+        assert test.n == 3
+        assert test.p_t == pytest.approx(expected.pvalue)
+        assert (test.mean - test.half, test.mean + test.half) == pytest.approx(tuple(expected.confidence_interval()))
+    assert lines["mixup", 1].with_one is None
+    assert lines["none", 1].with_none is None
+
+
+def test_what_every_line_has_spent():
+    planned = plan()
+    found = compared(planned, rows_made(planned))
+    assert list(found.tables) == ["steps", "samples", "compute"]
+    spent = {
+        equal: {arm: (one.epochs, one.updates, one.rows, one.budget) for arm, one in by_arm(found, equal).items()}
+        for equal in found.tables
+    }
+    assert spent["steps"]["mixup", 3] == (6, 60, 18000, 1.0)
+    assert spent["samples"]["mixup", 3] == (2, 20, 6000, 1.0)
+    assert spent["compute"]["mixup", 3] == (3, 30, 9000, pytest.approx(1.0, rel=0.01))
+    assert spent["samples"]["none", 1] == spent["samples"]["mixup", 1] == (6, 60, 6000, 1.0)
+
+
+def test_the_order_of_rows_and_rows_of_others_change_nothing():
+    planned = plan()
+    rows = rows_made(planned)
+    expected = [markdown(sheet) for sheet in sheets(compared(planned, rows))]
+    others = [result_row(RECIPE, "mixup", 3, 0, (1.0,), scale="small", changes={"batch": 50}), {**rows[0], "scale": "paper"}]
+    for seed in range(5):
+        mixed = [*rows, *others]
+        random.Random(seed).shuffle(mixed)
+        assert [markdown(sheet) for sheet in sheets(compared(planned, mixed))] == expected
+
+
+def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
+    planned = plan(equal=("steps",))
+    rows = [
+        row for row in rows_made(planned) if (row["arm"], row["seed"]) != ("none", 1) and (row["arm"], row["k"]) != ("mixup", 1)
+    ]
+    lines = by_arm(compared(planned, rows), "steps")
+    assert lines["mixup", 1].error is None
+    assert lines["mixup", 3].with_one is None
+    expected = stats.ttest_rel([ERRORS["mixup", 3][i] for i in (0, 2)], [ERRORS["none", 1][i] for i in (0, 2)])
+    assert lines["mixup", 3].with_none.p_t == pytest.approx(expected.pvalue)
+    assert "not run" in markdown(sheets(compared(planned, rows))[0])
+    assert sheets(compared(planned, []))
+
+
+def test_after_the_fact_all_lines_are_where_the_first_has_spent_all():
+    planned = plan(equal=("steps",))
+    found = compared(planned, rows_made(planned))
+    at_rows = {(one.line.arm, one.line.k): one for one in cut(found.lines, rows_of).lines}
+    assert cut(found.lines, rows_of).budget == 6000
+    assert (at_rows["mixup", 3].epoch, at_rows["mixup", 3].spent) == (2, 6000)
+    assert at_rows["mixup", 3].errors == {seed: error + 40 for seed, error in enumerate(ERRORS["mixup", 3])}
+    assert at_rows["none", 1].errors == dict(enumerate(ERRORS["none", 1]))
+    seconds = cut(found.lines, seconds_of)
+    assert seconds.budget == pytest.approx(12.0), "the quickest seed of no mixing"
+    at = {(one.line.arm, one.line.k): one for one in seconds.lines}
+    assert at["mixup", 1].errors == {0: 29.0, 1: 40.5, 2: 38.0}, "others have one epoch less by then"
+    assert at["mixup", 3].errors == {0: 55.0, 1: 68.0, 2: 67.5}
+    words = markdown(sheets(found)[-1])
+    assert "cut short" in words
+    assert "12 CPU s" in words
+
+
+def test_an_accelerators_seconds_are_those_of_the_clock():
+    planned = plan(equal=("steps",))
+    rows = [{**row, "device": "cuda"} for row in rows_made(planned)]
+    found = compared(planned, rows)
+    assert found.timed == "s"
+    assert by_arm(found, "steps")["mixup", 3].seconds == pytest.approx(12.0), "6 epochs of 2 s"
+
+
+def test_records_have_every_number_in_full():
+    planned = plan()
+    found = records(compared(planned, rows_made(planned)))
+    assert len(found) == 9
+    three = next(one for one in found if (one["equal"], one["arm"], one["k"]) == ("steps", "mixup", 3))
+    assert three["minus_none_p"] == stats.ttest_rel(ERRORS["mixup", 3], ERRORS["none", 1]).pvalue
+    assert three["seeds"] == "0 1 2"
+
+
+def test_figures_are_there_with_a_panel_for_every_budget_and_none_is_empty():
+    planned = plan()
+    found = compared(planned, rows_made(planned))
+    files = figures(found, "batch = 50")
+    assert set(files) == {f"sweep-{name}.{kind}" for name in ("k", "cost", "rows", "seconds") for kind in ("png", "svg")}
+    assert all(files[name].startswith(b"\x89PNG") for name in files if name.endswith("png"))
+    words = files["sweep-k.svg"].decode()
+    assert all(f"equal {equal}" in words for equal in found.tables)
+    assert figures(compared(planned, [])) == {}

@@ -1,0 +1,149 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from multimix.lab.studies.spiral import study
+from multimix.lab.studies.spiral.data import spiral
+from multimix.lab.studies.spiral.nets import with_weights
+from multimix.lab.studies.spiral.settings import ARMS, K1, K5, NONE, SpiralSettings
+
+SHORT = SpiralSettings(epochs=3)
+KILLED = SpiralSettings(epochs=60)
+
+CHILD = """
+import sys
+from multimix.lab.studies.spiral import study
+from multimix.lab.studies.spiral.settings import SpiralSettings
+study.group_size = lambda arm: 1
+study.run(SpiralSettings(epochs=60), seeds=range(4), out=sys.argv[1])
+"""
+
+
+def outcome(result):
+    """What must not depend on interruptions: everything but the clock."""
+    return {name: [(run.seed, run.right, run.tested, run.weights) for run in runs] for name, runs in result.runs.items()}
+
+
+def units(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*/*-seed*.json")}
+
+
+def test_accuracy_is_counted_on_clean_test_labels(tmp_path):
+    result = study.run(SHORT, seeds=[2, 0], out=tmp_path)
+    assert result.seeds == (2, 0)
+    for arm in ARMS:
+        for run, seed in zip(result.runs[arm.name], (2, 0), strict=True):
+            assert run.seed == seed
+            data, net = spiral(SHORT, seed), with_weights(torch.tensor(run.weights), SHORT.slope)
+            right = sum(int(net(point.float()).argmax()) == label for point, label in zip(data.x_test, data.y_test, strict=True))
+            assert (run.right, run.tested) == (right, 600)
+            assert run.accuracy == pytest.approx(100 * right / 600)
+    assert len({run.weights for runs in result.runs.values() for run in runs}) == 6
+
+
+def test_the_median_run_is_in_the_middle():
+    runs = tuple(study.Run(seed, right, 600, (), 0.0, {}) for seed, right in enumerate([500, 590, 400, 550, 510]))
+    result = study.SpiralResult(SHORT, tuple(range(5)), {arm.name: runs for arm in ARMS})
+    assert result.median_run(K5).seed == 4
+    even = study.SpiralResult(SHORT, tuple(range(4)), {arm.name: runs[:4] for arm in ARMS})
+    assert even.median_run(NONE).right == 500
+
+
+def test_killed_at_any_moment_it_keeps_what_is_finished_and_ends_the_same(tmp_path):
+    straight = study.run(KILLED, seeds=range(4), out=tmp_path / "straight")
+    chance, out = random.Random(), tmp_path / "killed"
+    for at_least in (1, 5):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(out)], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        while len(units(out)) < at_least:
+            assert child.poll() is None
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.3))
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    kept, said = units(out), []
+    assert 5 <= len(kept) < 12
+    resumed = study.run(KILLED, seeds=range(4), out=out, note=said.append)
+    assert outcome(resumed) == outcome(straight)
+    assert {name: units(out)[name] for name in kept} == kept
+    assert len(said) == 1
+    assert said[0].startswith(f"{len(kept)} of 12 runs are already in ")
+
+
+def test_stopped_by_the_keyboard_it_keeps_finished_groups_and_goes_on(tmp_path):
+    told = []
+
+    def stop_in_the_second_group(words, done, total):
+        told.append((words, done, total))
+        if done == 2 * 3 + 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study.run(SHORT, seeds=range(2), out=tmp_path, progress=stop_in_the_second_group)
+    assert sorted(units(tmp_path)) == ["none-seed0000.json", "none-seed0001.json"]
+    assert told == [
+        *[("no mixup, seeds 0, 1", done, 18) for done in (0, 2, 4, 6)],
+        *[("manifold mixup, K = 1, seeds 0, 1", done, 18) for done in (6, 8)],
+    ]
+    told.clear()
+    resumed = study.run(SHORT, seeds=range(2), out=tmp_path, progress=lambda *now: told.append(now), note=lambda words: None)
+    assert (told[0][1], told[-1][1]) == (6, 18)
+    assert outcome(resumed) == outcome(study.run(SHORT, seeds=range(2), out=tmp_path / "other"))
+
+
+def test_a_damaged_run_is_named_and_trained_again_alone(tmp_path, monkeypatch):
+    first, said = study.run(SHORT, seeds=range(3), out=tmp_path), []
+    path = next(tmp_path.glob("*/multimix-k5-seed0001.json"))
+    path.write_text(path.read_text().replace('"right": ', '"right": 1'))
+    trained, groups = study.trained, []
+    monkeypatch.setattr(study, "trained", lambda *given, **named: groups.append(given[2]) or trained(*given, **named))
+    second = study.run(SHORT, seeds=range(3), out=tmp_path, note=said.append)
+    assert groups == [[1]]
+    assert "multimix-k5-seed0001.json is damaged" in said[0]
+    assert path.with_name(path.name + ".corrupt").exists()
+    assert outcome(second) == outcome(first)
+
+
+def test_more_seeds_add_to_a_study_and_other_settings_begin_another(tmp_path):
+    few = study.run(SHORT, seeds=range(2), out=tmp_path)
+    said = []
+    more = study.run(SHORT, seeds=range(3), out=tmp_path, note=said.append)
+    assert said[0].startswith("6 of 9 runs are already in ")
+    assert all(outcome(more)[arm.name][:2] == outcome(few)[arm.name] for arm in ARMS)
+    study.run(SpiralSettings(epochs=2), seeds=[0], out=tmp_path)
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+
+
+def test_a_study_is_rebuilt_without_training_or_says_what_is_missing(tmp_path, monkeypatch):
+    result = study.run(SHORT, seeds=range(2), out=tmp_path)
+    monkeypatch.setattr(study, "trained", None)
+    assert study.rebuilt(SHORT, seeds=range(2), out=tmp_path) == result
+    with pytest.raises(ValueError, match=r"all 9 runs must be in '.*', found 6; train the rest first"):
+        study.rebuilt(SHORT, seeds=range(3), out=tmp_path)
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
+def test_seeds_that_cannot_be_used_are_one_sentence(tmp_path, seeds):
+    with pytest.raises(ValueError, match="seeds must be different numbers, at least 0 and at least one, got "):
+        study.run(SHORT, seeds=seeds, out=tmp_path)
+
+
+def test_runs_say_what_they_were_obtained_with_on_one_thread(tmp_path):
+    torch.set_num_threads(2)
+    try:
+        result = study.run(SHORT, seeds=[0], out=tmp_path)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    run = result.runs[K1.name][0]
+    assert run.environment["torch"] == torch.__version__
+    assert run.environment["threads"] == "1"
+    assert run.cpu_seconds > 0
+    stored = json.loads(next(tmp_path.glob("*/manifold-k1-seed0000.json")).read_text())
+    assert stored["result"]["right"] == run.right

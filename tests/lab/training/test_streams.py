@@ -1,0 +1,31 @@
+"""What is drawn from global random streams in between leaves no trace, even if it ends with an error."""
+
+import random
+
+import numpy
+import pytest
+import torch
+
+from multimix.lab.training.streams import own_streams
+
+
+def drawn():
+    return torch.rand(1).item(), numpy.random.random(), random.random()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_they_go_on_as_if_nothing_had_been(fails):
+    for seed in (torch.manual_seed, numpy.random.seed, random.seed):
+        seed(3)
+    expected = drawn()
+    for seed in (torch.manual_seed, numpy.random.seed, random.seed):
+        seed(3)
+    try:
+        with own_streams():
+            drawn()
+            torch.manual_seed(9)
+            if fails:
+                raise KeyError
+    except KeyError:
+        pass
+    assert drawn() == expected
