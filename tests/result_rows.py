@@ -8,7 +8,7 @@ from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.recipes.base import Recipe, Row
 from multimix.lab.recipes.schedule import Milestones
 from multimix.lab.recipes.settings import Augmentation, Data, Network, Settings, described
-from multimix.lab.training.history import Epoch, outcome
+from multimix.lab.training.log import Epoch, outcome
 
 BASE = Settings(
     Data("cifar100"),

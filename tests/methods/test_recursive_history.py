@@ -11,10 +11,9 @@ from torch.nn.functional import one_hot
 import multimix as mm
 from multimix.forward import mixed_terms
 from multimix.lab.recipes.settings import Network as Named
-from multimix.lab.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from multimix.lab.training.checkpoint import Checkpoint, read_checkpoint, weights_digest, write_checkpoint
 from multimix.lab.training.loop import Training
 from multimix.lab.training.step import MIXING
-from multimix.lab.training.weights import weights_digest
 from multimix.methods.recursivemix.method import RecursiveMix
 from multimix.plan import UnmixedPlan
 from multimix.sampling import seeded as keyed

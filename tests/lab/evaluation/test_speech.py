@@ -13,7 +13,7 @@ import multimix as mm
 from multimix.lab.data import Augment, Images, Normalise, Splits
 from multimix.lab.evaluation.speech import selected_epoch, speech
 from multimix.lab.recipes.settings import Data
-from multimix.lab.training.history import Epoch, is_best, outcome
+from multimix.lab.training.log import Epoch, is_best, outcome
 from multimix.lab.training.loop import Training
 from trial import settings, splits
 

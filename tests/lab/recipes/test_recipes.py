@@ -9,7 +9,7 @@ import pytest
 from multimix.lab import recipes
 from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.arms import arm_settings
-from multimix.lab.training.history import Outcome
+from multimix.lab.training.log import Outcome
 from multimix.lab.training.run import planned
 
 # Error in per cent on CIFAR-100 with PreActResNet18, WRN16-8 and ResNeXt29-4-24, on Tiny-ImageNet and on ImageNet.

@@ -14,10 +14,10 @@ from multimix.lab.recipes.arms import arm_names
 from multimix.lab.results.samples import first_batch
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import swept
+from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
+from multimix.lab.training.recorder import Recorder
 from multimix.lab.training.run import engine, planned, train
-from multimix.lab.training.watching import Watcher
-from multimix.lab.training.weights import weights_digest
 
 RECIPE = recipe("shapes_pointnet")
 CAN = ["none", "mixup", "manifoldmix", "sagemix", "smoothing", "large_batch", "large_batch_mixup"]
@@ -91,7 +91,7 @@ def test_the_options_of_the_methods():
     assert {row.paper for row in RECIPE.rows} == {None}
 
 
-class Stopping(Watcher):
+class Stopping(Recorder):
     """Keeps the state after an update, and stops there."""
 
     def __init__(self, after):

@@ -18,8 +18,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from multimix.lab import cli
 from multimix.lab.training import run
+from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
-from multimix.lab.training.weights import weights_digest
 from trial import RECIPE
 
 RANK = int(os.environ.get("RANK", "0"))  # doctest collects this file, too

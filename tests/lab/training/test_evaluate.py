@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from multimix.lab.data import Augment, Images
-from multimix.lab.training.evaluate import evaluated
+from multimix.lab.training.loop import evaluate
 from trial import settings
 
 CLASSES = tuple("abcdefg")
@@ -32,7 +32,7 @@ def split(count=23, seed=0):
 @pytest.mark.parametrize("batch", [5, 23, 100])
 def test_errors_by_counting(batch):
     data, network = split(), Fixed().train()
-    found = evaluated(network, data, Augment(), settings(evaluate_batch=batch), Accelerator(cpu=True))
+    found = evaluate(network, data, Augment(), settings(evaluate_batch=batch), Accelerator(cpu=True))
     wrong = missed = nll = 0.0
     for row, label in zip(data.pixels.flatten(1).tolist(), data.labels.tolist(), strict=True):
         order = sorted(range(7), key=lambda c: -row[c])
@@ -47,6 +47,6 @@ def test_errors_by_counting(batch):
 def test_five_classes_have_no_top_five_and_a_bad_loss_is_none():
     data = split()
     few = Images(data.pixels, data.labels % 4, CLASSES)
-    assert evaluated(Fixed(4), few, Augment(), settings(), Accelerator(cpu=True)).error_top5 is None
+    assert evaluate(Fixed(4), few, Augment(), settings(), Accelerator(cpu=True)).error_top5 is None
     endless = Images(data.pixels.index_fill(0, torch.tensor([2]), float("nan")), data.labels, CLASSES)
-    assert evaluated(Fixed(), endless, Augment(), settings(), Accelerator(cpu=True)).nll is None
+    assert evaluate(Fixed(), endless, Augment(), settings(), Accelerator(cpu=True)).nll is None

@@ -7,8 +7,8 @@ import torch
 from accelerate import Accelerator
 
 from multimix.lab.data import Loader
+from multimix.lab.training.checkpoint import load_run
 from multimix.lab.training.fitting import FITTING
-from multimix.lab.training.loaded import loaded
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import planned, train
 from multimix.methods import SAMix, StyleMix
@@ -71,7 +71,7 @@ def test_a_run_gives_its_networks_back(tmp_path, method, which):
         changes["data.select"] = "test"
     (run,) = planned(RECIPE, scale="smoke", method=method, k=2, changes=changes)
     train([run], data=".", out=tmp_path, note=lambda sentence: None)
-    found = loaded(tmp_path / run.folder, which)
+    found = load_run(tmp_path / run.folder, which)
     again = training(run.settings)
     again.run(None)
     assert found.settings == run.settings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multimix.lab.training.history import Epoch, is_best, outcome
+from multimix.lab.training.log import Epoch, is_best, outcome
 
 
 def epoch(number, error, selection=None, seconds=1.0):

@@ -7,9 +7,8 @@ import torch
 
 from multimix.lab.recipes.settings import Network
 from multimix.lab.storage import read_rows
-from multimix.lab.training.loaded import loaded
+from multimix.lab.training.checkpoint import load_run, weights_digest
 from multimix.lab.training.run import planned, train
-from multimix.lab.training.weights import weights_digest
 from trial import RECIPE, splits
 
 
@@ -34,7 +33,7 @@ def error(found):
 
 def test_the_last_and_the_best_weights(finished):
     folder, row = finished
-    last, best = loaded(folder), loaded(folder, "best")
+    last, best = load_run(folder), load_run(folder, "best")
     assert weights_digest(last.network) == row["weights"]
     assert error(last) == pytest.approx(row["outcome"]["last"])
     assert error(best) == pytest.approx(row["outcome"]["best"])
@@ -53,11 +52,11 @@ def test_the_last_and_the_best_weights(finished):
 def test_what_is_not_there_is_said(finished, tmp_path):
     folder, _ = finished
     with pytest.raises(ValueError, match="is not the folder of a run: it has no settings.json"):
-        loaded(tmp_path)
+        load_run(tmp_path)
     (tmp_path / "settings.json").write_text((folder / "settings.json").read_text())
     for which in ("last", "best"):
         with pytest.raises(ValueError, match=f"has no {which} checkpoint"):
-            loaded(tmp_path, which)
+            load_run(tmp_path, which)
     (tmp_path / "settings.json").write_text(json.dumps({"settings": {}}))
     with pytest.raises(ValueError, match="settings.json is damaged"):
-        loaded(tmp_path)
+        load_run(tmp_path)

@@ -14,8 +14,7 @@ import numpy
 import pytest
 
 from multimix.lab.training import log as module
-from multimix.lab.training.history import Epoch
-from multimix.lab.training.log import Log, Step, read_epochs, read_steps
+from multimix.lab.training.log import Epoch, Log, Step, read_epochs, read_steps
 
 HEAD = "update,epoch,rate,loss,accuracy,squared_grad_norm\n"
 

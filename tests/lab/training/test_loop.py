@@ -12,10 +12,8 @@ import multimix as mm
 from multimix.lab.data import Loader, Splits
 from multimix.lab.recipes.schedule import Knots, Milestones
 from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase
-from multimix.lab.training.checkpoint import Checkpoint
-from multimix.lab.training.divergence import Diverged
-from multimix.lab.training.loop import Training
-from multimix.lab.training.weights import weights_digest
+from multimix.lab.training.checkpoint import Checkpoint, weights_digest
+from multimix.lab.training.loop import Diverged, Training
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair
 from trial import MEAN, PUZZLE, STD, settings, splits, weights

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from multimix.lab.training import progress as module
-from multimix.lab.training.history import Epoch
+from multimix.lab.training.log import Epoch
 from multimix.lab.training.progress import Progress
 
 TITLE = "table (small): puzzlemix, K = 5, seed 0"

@@ -15,7 +15,7 @@ from ..evaluation.subject import Samples, Subject, network_subject, run_subject
 from ..results.sheet import NOTHING, Sheet, terminal
 from ..storage import make_folder, write_atomically
 from ..terminal import bar, note
-from ..training.loaded import Which
+from ..training.checkpoint import Which
 
 Result = TypeVar("Result")
 MOST = 12  # numbers of an evaluator that have a column each

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..training.loaded import Which
+from ..training.checkpoint import Which
 from .boxes import Progress
 from .calibration import BINS
 from .corruption import SEVERITIES

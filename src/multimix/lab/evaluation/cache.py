@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage import append_row, digest, read_rows
-from ..training.checkpoint import BEST, checkpoint_sum
-from ..training.loaded import SETTINGS, Which
+from ..training.checkpoint import BEST, SETTINGS, Which, checkpoint_sum
 from ..training.run import RESULTS
 
 EVALUATIONS = "evaluations.jsonl"

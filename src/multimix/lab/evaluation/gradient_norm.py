@@ -23,8 +23,7 @@ from ...sampling import seeded
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LOSSES, LossName
 from ..statistics import half_width, summary
-from ..training.step import MIXING, Carried, seed_everything, squared_grad_norm
-from ..training.streams import own_streams
+from ..training.step import MIXING, Carried, preserve_random_state, seed_everything, squared_grad_norm
 
 KS = (1, 3, 5, 7, 9)
 Key = tuple[int, int, int]  # seed, epoch, step: as in training, it decides everything that is drawn
@@ -93,7 +92,7 @@ def gradient_norms(
     values: dict[int, list[float]] = {k: [] for k in ks}
     unmeasured = 1 if method.carries else 0
     seen = unmeasured + batches
-    with own_streams(), torch.inference_mode(False), torch.enable_grad():
+    with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
         own = own_copy(network, method, device)
         loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
         work = ((k, *given) for given in first_batches(loader, seen, own) for k in ks)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..storage import digest, processor
-from ..training.loaded import Which
+from ..training.checkpoint import Which
 from .base import Evaluator, Options
 from .cache import Asked
 from .registry import evaluator

@@ -8,7 +8,7 @@ from torch import nn
 
 from ...logits import Output
 from ..data import Augment, Split
-from ..training.history import Epoch
+from ..training.log import Epoch
 from .boxes import Progress, one_bar
 from .error import Proportion, proportion
 from .predictions import predictions

@@ -19,11 +19,9 @@ from ..data.imagenet import has_boxes
 from ..data.tiny_imagenet import tiny_imagenet_files
 from ..recipes.arms import counts_k
 from ..recipes.settings import Data, Settings
-from ..training.history import Epoch
-from ..training.loaded import Which, loaded
-from ..training.log import read_epochs
+from ..training.checkpoint import Which, load_run, weights_digest
+from ..training.log import Epoch, read_epochs
 from ..training.run import splits_of
-from ..training.weights import weights_digest
 from .predictions import Predictions
 
 RESIZED = 256 / 224  # of what is cut out, as usual on ImageNet
@@ -109,7 +107,7 @@ def run_subject(
     ``data`` is the folder of the data sets.
     """
     run, data, samples = Path(run), Path(data), samples or Samples()
-    found = loaded(run, checkpoint)
+    found = load_run(run, checkpoint)
     settings = found.settings
     about = found.about
     k = f" K = {about['k']}" if counts_k(about["arm"]) else ""

@@ -11,8 +11,8 @@ from ...logits import Output
 from ...methods import Method
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LossName
-from ..training.clock import Clock
-from ..training.streams import own_streams
+from ..training.loop import Clock
+from ..training.step import preserve_random_state
 from .gradient_norm import KS, Key, OwnCopy, Progress, backward, check_loss, checked_ks, first_batches, own_copy
 
 
@@ -91,7 +91,7 @@ def training_times(
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
     unmeasured = 2 if method.carries else 1
     turns = unmeasured + repeats
-    with own_streams(), torch.inference_mode(False), torch.enable_grad():
+    with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
         own = own_copy(network, method, device)
         # A rate of 0 costs what any other does, and leaves all updates the same weights.
         weights = [weight for weight in own.network.parameters() if weight.requires_grad]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..statistics import Paired, Summary, paired, summary
-from ..training.history import Epoch, Outcome
+from ..training.log import Epoch, Outcome
 from .differences import differences, plain_settings, recipe_settings
 
 BASELINE = "none"

@@ -15,7 +15,7 @@ from matplotlib.ticker import LogFormatter
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..statistics import Summary, summary
-from ..training.history import Epoch
+from ..training.log import Epoch
 from .aggregate import BASELINE, ERRORS, HEADS, WORDS, Line, Rows, gathered, named
 from .html import png, svg
 

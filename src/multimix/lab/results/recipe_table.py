@@ -10,7 +10,7 @@ from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..statistics import Paired
 from ..storage import make_folder, write_atomically
-from ..training.history import LAST
+from ..training.log import LAST
 from .aggregate import CHANGED, ERRORS, HEADS, WORDS, Gathered, Line, Rows, gathered, named
 from .sheet import NOTHING, Cell, Sheet, difference_cell, markdown, mean_cell, records_csv, short, terminal
 

@@ -15,8 +15,7 @@ from ..data.cloud_picture import cloud_picture
 from ..recipes.settings import Settings
 from ..training.fitting import fitted_settings
 from ..training.loop import as_stored
-from ..training.step import MIXING, START, Carried, seed_everything
-from ..training.streams import own_streams
+from ..training.step import MIXING, START, Carried, preserve_random_state, seed_everything
 from .html import png
 
 SOFT = "#5c5c66"
@@ -50,7 +49,7 @@ def first_batch(settings: Settings, seed: int, train: Split, *, processes: int =
     may differ.
     """
     count, updates = len(train.classes), sum(len(train) // settings.in_epoch(epoch).batch for epoch in range(settings.epochs))
-    with own_streams():
+    with preserve_random_state():
         seed_everything(START, seed)
         network = settings.network.built(count, settings.data.entry().size[0])
         part = as_stored(train, settings.in_epoch(0).augment.short_side)

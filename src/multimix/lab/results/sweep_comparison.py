@@ -9,7 +9,7 @@ from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
 from ..statistics import Paired, Summary, paired, summary
 from ..sweep.plan import EQUALS, Entry, Equal
-from ..training.history import Epoch
+from ..training.log import Epoch
 from .aggregate import BASELINE, CHANGED, ERRORS, Line, Rows, Run, gathered
 
 Spent = Callable[[Run, Epoch], float]

@@ -5,17 +5,24 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 
+from ...methods import Method
+from ..recipes.rebuilt import rebuilt
+from ..recipes.settings import Settings
 from ..storage import make_folder, write_atomically
+from .fitting import set_network_states
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2
 BEST = "best.checkpoint"
+SETTINGS = "settings.json"
+Which = Literal["last", "best"]
 
 
 class Checkpoint(NamedTuple):
@@ -151,3 +158,56 @@ def _write(path: Path, checkpoint: Checkpoint) -> None:
         write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
     except OSError as error:
         raise OSError(f"cannot write {str(path)!r}: {error.strerror}; the checkpoints before it are kept") from error
+
+
+class LoadedRun(NamedTuple):
+    """The network in evaluation mode, how it was trained, and ``about``: recipe, scale, arm, k, seed, digest, file …
+
+    ``method`` is that of the settings with the networks of its own, if it has any, as they were trained beside.
+    """
+
+    network: nn.Module
+    method: Method
+    classes: tuple[str, ...]
+    settings: Settings
+    about: dict[str, Any]
+
+
+def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
+    """The network of a run, with the weights of its newest checkpoint or of its best epoch."""
+    folder = Path(folder)
+    try:
+        said = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings, classes = rebuilt(said["settings"]), tuple(said["classes"])
+        channels = int(said["channels"])
+        about = {name: said[name] for name in ("recipe", "scale", "arm", "k", "seed", "digest")}
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / SETTINGS} is damaged ({type(error).__name__}: {error})") from None
+    found = checkpoints(folder) if which == "last" else [folder / BEST]
+    if not found or not found[-1].exists():
+        raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
+    checkpoint = read_checkpoint(found[-1])
+    network = settings.network.built(len(classes), channels)
+    one = torch.zeros(1, channels, *settings.data.entry().size[1:])
+    try:
+        method = settings.method.fitted(network, one, blank=True, generator=torch.Generator())
+        if method.networks:
+            set_network_states(method, unflattened(checkpoint, "method"))
+        network.load_state_dict(unflattened(checkpoint, "network"))
+    except RuntimeError as error:  # the network's code may have changed since
+        why = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None
+    return LoadedRun(
+        network.eval(), method, classes, settings, {**about, "checkpoint": found[-1].name, "file": checkpoint_sum(found[-1])}
+    )
+
+
+def weights_digest(network: nn.Module) -> str:
+    """SHA-256 of all weights and statistics, bit for bit."""
+    whole = hashlib.sha256()
+    for name, value in sorted(network.state_dict().items()):
+        plain = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        whole.update(name.encode() + plain.numpy().tobytes())
+    return whole.hexdigest()

@@ -5,33 +5,52 @@ and a few counters, and a run that goes on from it ends with the same bits as on
 """
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from ...hooks import MixPoints
-from ..data import Files, Loader, Split, Splits
+from ...logits import logits_of
+from ...saliency import evaluation_mode
+from ..data import Augment, Files, Loader, Split, Splits
 from ..data.picture import read_picture
 from ..nets import parameter_groups
+from ..recipes.schedule import Milestones
 from ..recipes.settings import Settings
 from ..storage import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
-from .clock import Clock
-from .divergence import Diverged, divergence
-from .evaluate import evaluated
 from .fitting import fitted_settings, network_states, set_network_states
-from .history import Epoch
-from .log import Step
-from .step import START, Carried, Measured, of_all_shares, seed_everything, update
-from .watching import Asked, Watcher
-from .weights import same_buffers
+from .log import Epoch, Step
+from .recorder import Recorder, Stop
+from .step import START, Carried, Measured, of_all_shares, on_device, same_buffers, seed_everything, update
 
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
+
+
+class Diverged(ValueError):  # noqa: N818  what happened, in one sentence
+    """The loss is not a number any more."""
+
+
+class Clock:
+    """Wall and CPU seconds of this process since it was last asked."""
+
+    def __init__(self) -> None:
+        self.lap()
+
+    def lap(self) -> dict[str, float]:
+        """``seconds`` and ``cpu_seconds`` since the last lap."""
+        now = {"seconds": time.perf_counter(), "cpu_seconds": time.process_time()}
+        passed = {name: now[name] - getattr(self, name, now[name]) for name in now}
+        self.__dict__.update(now)
+        return passed
 
 
 @dataclass
@@ -126,13 +145,14 @@ class Training:
         """Whether all epochs are done."""
         return self.at.epoch >= self.settings.epochs
 
-    def run(self, watcher: Watcher | None, stop: Asked | None = None) -> None:
+    def run(self, recorder: Recorder | None = None, stop: Stop | None = None) -> None:
         """Go on to the end; a KeyboardInterrupt in all processes after the update in which any of them was asked to stop."""
-        self.stop, self.stopping, self.due = stop, False, False
+        self.recorder, self.stop = recorder or Recorder(), stop or Stop()
+        self.stopping = self.due = False
         while not self.finished:
-            self._epoch(watcher)
+            self._epoch()
 
-    def _epoch(self, watcher: Watcher | None) -> None:
+    def _epoch(self) -> None:
         epoch, settings = self.at.epoch, self.fitted.in_epoch(self.at.epoch)
         clock = Clock()
         pending: list[tuple[Step, Measured]] = []
@@ -151,27 +171,26 @@ class Training:
             self.at.updates += 1
             pending.append((Step(self.at.updates, epoch + 1, rate, math.nan, math.nan, math.nan), measured))
             if len(pending) == every or self.at.step == count:
-                self._flush(pending, clock, watcher)
+                self._flush(pending, clock)
                 if self.at.step < count:
-                    self._between(watcher)
+                    self._between()
                     clock.lap()  # writing is not training
-        self._end_of_epoch(rate, watcher)
+        self._end_of_epoch(rate)
 
-    def _between(self, watcher: Watcher | None) -> None:
-        alone = self.accelerator.num_processes == 1 and self.stop is not None and self.stop.asked
+    def _between(self) -> None:
+        alone = self.accelerator.num_processes == 1 and self.stop.requested
         stopping = self.stopping or alone
         everything, due = self.carried, self.due or stopping
         if due and self.settings.method.carries and self.accelerator.num_processes > 1:
             everything = of_all_shares(self.carried)
-        if watcher is not None:
-            watcher.between(self.at.updates, partial(self.state, everything), due)
+        self.recorder.between(self.at.updates, partial(self.state, everything), due)
         if stopping:
             raise KeyboardInterrupt
 
-    def _flush(self, pending: list[tuple[Step, Measured]], clock: Clock, watcher: Watcher | None) -> None:
+    def _flush(self, pending: list[tuple[Step, Measured]], clock: Clock) -> None:
         """Read the numbers of the last updates, stop if they are none, add them up."""
-        # Only the first process has a watcher: whether a checkpoint is due, to which all contribute, it must tell the others.
-        flags = (self.stop is not None and self.stop.asked, watcher is not None and watcher.due(self.at.updates))
+        # Only the first process has a recorder: whether a checkpoint is due, to which all contribute, it must tell the others.
+        flags = (self.stop.requested, self.recorder.due(self.at.updates))
         said = pending[0][1].numbers.new_tensor(flags)
         own = torch.stack([torch.cat([measured.numbers, said]) for _, measured in pending])
         numbers = self.accelerator.reduce(own, "mean").cpu().tolist()
@@ -185,9 +204,8 @@ class Training:
             self._add(updates=1, loss=loss, accuracy=accuracy, images=images, rows=world * rows)
             if math.isfinite(norm):
                 self._add(squared_grad_norm=norm, measured_norms=1)
-            if watcher is not None:
-                row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
-                watcher.step(row, images)
+            row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
+            self.recorder.step(row, images)
         pending.clear()
         self._add(**clock.lap())
 
@@ -195,11 +213,11 @@ class Training:
         for name, value in values.items():
             self.at.sums[name] = self.at.sums.get(name, 0.0) + value
 
-    def _end_of_epoch(self, rate: float, watcher: Watcher | None) -> None:
+    def _end_of_epoch(self, rate: float) -> None:
         sums, settings, number = self.at.sums, self.settings, self.at.epoch + 1
         errors: dict[str, float | None] = {}
         if number % settings.evaluate_every == 0 or number == settings.epochs:
-            errors = self._errors(watcher)
+            errors = self._errors()
         self.at.history.append(
             Epoch(
                 number=number,
@@ -216,19 +234,17 @@ class Training:
             )
         )
         self.at.epoch, self.at.step, self.at.sums, self.carried = number, 0, {}, ()
-        if watcher is not None:
-            watcher.epoch(self.at.history)
-        self._between(watcher)
+        self.recorder.epoch(self.at.history)
+        self._between()
 
-    def _errors(self, watcher: Watcher | None) -> dict[str, float | None]:
-        if watcher is not None:
-            watcher.doing("evaluating")
+    def _errors(self) -> dict[str, float | None]:
+        self.recorder.doing("evaluating")
         same_buffers(self.network, self.accelerator)
         augment = self.settings.augment.evaluation(self.data)
-        found = evaluated(self.network, self.report, augment, self.settings, self.accelerator)
+        found = evaluate(self.network, self.report, augment, self.settings, self.accelerator)
         errors: dict[str, float | None] = dict(found._asdict())
         if self.select is not None:
-            errors["selection_error"] = evaluated(self.network, self.select, augment, self.settings, self.accelerator).error
+            errors["selection_error"] = evaluate(self.network, self.select, augment, self.settings, self.accelerator).error
         return errors
 
     def state(self, carried: tuple[Carried, ...] | None = None) -> Checkpoint:
@@ -286,3 +302,60 @@ def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
 def _together(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """The shares of one update after the other."""
     return (list(shares) for shares in zip(*streams, strict=True))
+
+
+class Evaluation(NamedTuple):
+    """Per cent of wrong predictions, of those without the true class among the first five, and the mean −log p.
+
+    ``error_top5`` is None with five classes or fewer, ``nll`` where it is not finite.
+    """
+
+    error: float
+    error_top5: float | None
+    nll: float | None
+
+
+def evaluate(network: nn.Module, split: Split, augment: Augment, settings: Settings, accelerator: Accelerator) -> Evaluation:
+    """Every sample once, in evaluation mode; every module gets its own mode back."""
+    world = accelerator.num_processes
+    batch = -(-settings.evaluate_batch // world) * world  # every process gets as many
+    loader = Loader(
+        split,
+        augment,
+        batch=batch,
+        shuffle=False,
+        drop_last=False,
+        workers=settings.running.workers,
+        rank=accelerator.process_index,
+        world=world,
+    )
+    sums = torch.zeros(3, dtype=torch.float64)
+    classes = 0
+    with evaluation_mode(network), torch.no_grad():
+        for x, y in loader:
+            if len(x) == 0:
+                continue
+            logits = logits_of(network(on_device(x, accelerator, settings)), None).float().cpu()
+            classes = logits.shape[1]
+            top = logits.topk(min(5, classes), dim=1).indices == y[:, None]
+            nll = functional.cross_entropy(logits.double(), y, reduction="sum")
+            sums += torch.stack([(~top[:, 0]).sum().double(), (~top.any(1)).sum().double(), nll])
+    # float32 is all that some accelerators add up.
+    whole = accelerator.reduce(sums.to(accelerator.device, torch.float32 if world > 1 else torch.float64), "sum").double().cpu()
+    wrong, missed, surprise = (value / len(split) for value in whole.tolist())
+    return Evaluation(100 * wrong, 100 * missed if classes > 5 else None, surprise if math.isfinite(surprise) else None)
+
+
+def divergence(loss: float, squared_grad_norm: float, step: Step, settings: Settings) -> str:
+    """One sentence with the place, and changes that often help."""
+    if isinstance(settings.schedule, Milestones):
+        tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
+    else:
+        tips = ["smaller learning rates (--schedule.points)", "larger batches (--phases.0.batch)"]
+    if settings.mixed_precision != "no":
+        tips.append("--mixed_precision no")
+    what = f"the squared norm of the gradient became {squared_grad_norm}" if math.isfinite(loss) else f"the loss became {loss}"
+    return (
+        f"{what} in epoch {step.epoch}, update {step.update} (learning rate {step.rate:g}); the last checkpoint "
+        f"before it is kept; try {' or '.join([', '.join(tips[:-1]), tips[-1]])}"
+    )

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .history import Epoch
+from .log import Epoch
 
 WINDOW = 30.0  # seconds of training that speed, loss and accuracy are taken over
 MOMENTS = 6  # that are looked at however long the updates between them take

@@ -21,16 +21,12 @@ from ..recipes.base import Recipe, Scale
 from ..recipes.overrides import overridden
 from ..recipes.settings import Data, Settings, described
 from ..storage import append_row, make_folder, read_rows, write_atomically
-from .checkpoint import Checkpoint, latest_checkpoint
-from .divergence import Diverged
-from .history import Outcome, outcome
-from .keeper import Keeper, Stop
-from .loaded import SETTINGS
+from .checkpoint import SETTINGS, Checkpoint, latest_checkpoint, weights_digest
 from .lock import locked
-from .log import Log
-from .loop import Training
+from .log import Log, Outcome, outcome
+from .loop import Diverged, Training
 from .progress import Progress
-from .weights import weights_digest
+from .recorder import RunRecorder, Stop
 
 PAPER_K = 5
 RESULTS = "results.jsonl"
@@ -192,9 +188,9 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             Progress(run.title, training.total_updates, run.settings.epochs, at.updates, note=note) as progress,
             Stop(partial(progress.doing, "stopping after this update")) as stop,
         ):
-            keeper = Keeper(folder, run.settings.running, log, progress)
-            training.run(keeper, stop)
-            keeper.write(training.at.updates, training.state)
+            recorder = RunRecorder(folder, run.settings.running, log, progress)
+            training.run(recorder, stop)
+            recorder.write(training.at.updates, training.state)
         found = outcome(training.at.history)
         if finished(run, out, note) is None:  # or another process was faster between our look and our lock
             append_row(out / RESULTS, _row(run, training, found))

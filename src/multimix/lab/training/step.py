@@ -1,8 +1,8 @@
 """One update of the weights: every share of the batch forward and backward, then one step of the optimiser."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import numpy
@@ -143,3 +143,31 @@ def seed_everything(*parts: int) -> None:
     torch.manual_seed(seed)
     numpy.random.seed(seed % 2**32)  # noqa: NPY002  the stream that somebody's model may use
     random.seed(seed)
+
+
+@contextmanager
+def preserve_random_state() -> Iterator[None]:
+    """Whatever is drawn from global random streams inside, they go on afterwards as if nothing had been."""
+    numbers, plain = numpy.random.get_state(), random.getstate()  # noqa: NPY002  the stream that somebody's model may use
+    # A seed is set on all devices, whichever the network is on.
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        numpy.random.set_state(numbers)  # noqa: NPY002
+        random.setstate(plain)
+
+
+def same_buffers(network: nn.Module, accelerator: Accelerator) -> None:
+    """Give all processes the batch statistics of the first.
+
+    DistributedDataParallel would do it in its forward pass, which is after the saliency pass has used them.
+    """
+    buffers = list(network.buffers())
+    if accelerator.num_processes == 1 or not buffers:
+        return
+    flat = torch.cat([buffer.flatten().double() for buffer in buffers])  # exact for counts, too
+    torch.distributed.broadcast(flat, 0)
+    for buffer, values in zip(buffers, torch.split(flat, [buffer.numel() for buffer in buffers]), strict=True):
+        buffer.copy_(values.reshape(buffer.shape))

@@ -8,7 +8,7 @@ from multimix.lab.recipes.arms import arm_names
 from multimix.lab.recipes.base import SCALES
 from multimix.lab.results.paper import TABLES, paper_table
 from multimix.lab.results.paper.base import DEMO
-from multimix.lab.training.history import Outcome
+from multimix.lab.training.log import Outcome
 
 
 def papers(number):

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from multimix.lab.training.streams import own_streams
+from multimix.lab.training.step import preserve_random_state
 
 
 def drawn():
@@ -21,7 +21,7 @@ def test_they_go_on_as_if_nothing_had_been(fails):
     for seed in (torch.manual_seed, numpy.random.seed, random.seed):
         seed(3)
     try:
-        with own_streams():
+        with preserve_random_state():
             drawn()
             torch.manual_seed(9)
             if fails:
