@@ -9,28 +9,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from ...hooks import MixPoints
-from ...logits import logits_of
-from ...saliency import evaluation_mode
-from ..data import Augment, Files, Loader, Split, Splits
+from ..data import Files, Loader, Split, Splits
 from ..data.picture import read_picture
 from ..nets import parameter_groups
 from ..recipes.schedule import Milestones
 from ..recipes.settings import Settings
 from ..storage import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
+from .evaluate import evaluate
 from .fitting import fitted_settings, network_states, set_network_states
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
-from .step import START, Carried, Measured, of_all_shares, on_device, same_buffers, seed_everything, update
+from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
 
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
 
@@ -302,48 +299,6 @@ def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
 def _together(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """The shares of one update after the other."""
     return (list(shares) for shares in zip(*streams, strict=True))
-
-
-class Evaluation(NamedTuple):
-    """Per cent of wrong predictions, of those without the true class among the first five, and the mean −log p.
-
-    ``error_top5`` is None with five classes or fewer, ``nll`` where it is not finite.
-    """
-
-    error: float
-    error_top5: float | None
-    nll: float | None
-
-
-def evaluate(network: nn.Module, split: Split, augment: Augment, settings: Settings, accelerator: Accelerator) -> Evaluation:
-    """Every sample once, in evaluation mode; every module gets its own mode back."""
-    world = accelerator.num_processes
-    batch = -(-settings.evaluate_batch // world) * world  # every process gets as many
-    loader = Loader(
-        split,
-        augment,
-        batch=batch,
-        shuffle=False,
-        drop_last=False,
-        workers=settings.running.workers,
-        rank=accelerator.process_index,
-        world=world,
-    )
-    sums = torch.zeros(3, dtype=torch.float64)
-    classes = 0
-    with evaluation_mode(network), torch.no_grad():
-        for x, y in loader:
-            if len(x) == 0:
-                continue
-            logits = logits_of(network(on_device(x, accelerator, settings)), None).float().cpu()
-            classes = logits.shape[1]
-            top = logits.topk(min(5, classes), dim=1).indices == y[:, None]
-            nll = functional.cross_entropy(logits.double(), y, reduction="sum")
-            sums += torch.stack([(~top[:, 0]).sum().double(), (~top.any(1)).sum().double(), nll])
-    # float32 is all that some accelerators add up.
-    whole = accelerator.reduce(sums.to(accelerator.device, torch.float32 if world > 1 else torch.float64), "sum").double().cpu()
-    wrong, missed, surprise = (value / len(split) for value in whole.tolist())
-    return Evaluation(100 * wrong, 100 * missed if classes > 5 else None, surprise if math.isfinite(surprise) else None)
 
 
 def divergence(loss: float, squared_grad_norm: float, step: Step, settings: Settings) -> str:
