@@ -5,23 +5,29 @@ BIN := $(VENV)/bin
 # pip finds a CPU build of the pinned torch; a newer one would bring gigabytes of CUDA along.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+MAKEFLAGS += --jobs=2
+
+.PHONY: demo test test-all check compile bench clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
 
-# Half of the tests beside the other, since most of them use one core; what the first says comes after the second is done.
-SECOND := $(addprefix tests/lab/,evaluation evaluators nets recipes reporting sweep tables training)
-test: check
-	@rest=$$(mktemp); $(BIN)/python -m pytest $(SECOND:%=--ignore=%) --ignore-glob='tests/lab/test_*.py' >$$rest 2>&1 & first=$$!; \
-	$(BIN)/python -m pytest $(SECOND) tests/lab/test_*.py; lab=$$?; \
-	wait $$first; others=$$?; cat $$rest; rm -f $$rest; \
-	test $$lab -eq 0 -a $$others -eq 0
+# `test` is for every change, `test-all` has the slow tests as well. The kernels are compiled beside the checks, before any test:
+# otherwise every worker would compile them for itself.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+test: check compile
+	$(PYTEST) -m "not slow"
+
+test-all: check compile
+	$(PYTEST)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+compile: $(VENV)/.dev
+	$(BIN)/python -c "import multimix; multimix.warmup()"
 
 bench: $(VENV)/.dev
 	$(PIP) --no-deps timm==1.0.30
