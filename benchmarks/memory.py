@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mixing_cases import CLASSES, Case, cases
+from mixing_cases import CLASSES, Case, cases, history
 
 import multimix as mm
 
@@ -77,7 +77,7 @@ def one_step(case: Case, given: Mapping[str, Any], generator: torch.Generator) -
     plan = case.method.plan(x, generator=generator, **given)
     plan.mix(x if z is None else z)
     target = plan.mix_target(y, CLASSES)
-    return case.method.carried(plan, x, target, torch.zeros_like(target))
+    return history(plan, x, target) if case.method.history else {}
 
 
 if __name__ == "__main__":

@@ -98,16 +98,22 @@ def aligned(images: Tensor, few: int, k: int) -> list[Case]:
 
 
 def remembering(x: Tensor, k: int) -> Case:
-    """RecursiveMix after one batch: given what :meth:`multimix.Method.carried` made of it."""
+    """RecursiveMix after one batch: given what it would keep of it."""
     method = mm.RecursiveMix(k=k)
     before = torch.rand_like(x)
-    plan, target = method.plan(before), torch.eye(CLASSES)[torch.randint(CLASSES, (len(x),))]
-    return Case("recursivemix", method, x, method.carried(plan, before, target, torch.randn_like(target)))
+    target = torch.eye(CLASSES)[torch.randint(CLASSES, (len(x),))]
+    return Case("recursivemix", method, x, history(method.plan(before), before, target))
+
+
+def history(plan: mm.Plan, x: Tensor, target: Tensor) -> dict[str, Tensor]:
+    """The first step of a mixed batch, with logits of 0, as RecursiveMix keeps it."""
+    kept = target[: len(x)]
+    return {"history_x": plan[0].mix(x).clone(), "history_target": kept, "history_logits": torch.zeros_like(kept)}
 
 
 def learnt(images: Tensor, fewer: Tensor, k: int) -> list[Case]:
     """Masks by a fixed rule, and by a block beside a small network; the block is not trained here."""
-    options: dict[str, Any] = {"k": k, "train_block": False, "clean": 0.0}
+    options: dict[str, Any] = {"k": k, "train_block": False, "clean_weight": 0.0}
     block = MixBlock(small_network(8 if images.shape[3] <= LARGE else 32), "body", 64)
     return [
         Case("samix", mm.SAMix(block=FixedBlock(), **options), images),

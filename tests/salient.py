@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import default_collate
 
 import multimix as mm
-from multimix.methods.base import CleanScale
+from multimix.methods.clean_loss import CleanLossMethod
 from multimix.plan import MaskPlan
 from oracles import seeded
 
@@ -15,16 +15,10 @@ CLASSES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Salient(mm.PairMethod):
+class Salient(CleanLossMethod, mm.PairMethod):
     """The partner's share at a place is λ times how salient the place is, 1 where it is most."""
 
     name = "salient"
-    clean_weight: float = 0.0
-    clean_scale: CleanScale = "plain"
-
-    @property
-    def needs(self):
-        return ("saliency",)
 
     def build(self, x, partner, lam, *, generator, saliency):
         top = saliency.flatten(1).amax(1).reshape(-1, *[1] * (saliency.ndim - 1))

@@ -14,6 +14,7 @@ checks precision
 compiled sampling mixing target loss logits
 plan
 hooks saliency
+batch
 geometry
 solvers
 methods

@@ -15,6 +15,10 @@ CHANNELS = 6
 RHO = torch.tensor([[0.85], [0.5], [0.2]], dtype=torch.float64)
 
 
+def trained(block):
+    return [value for value in block.parameters() if value.requires_grad]
+
+
 def network(seed=0, channels=CHANNELS):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -27,7 +31,7 @@ def network(seed=0, channels=CHANNELS):
 def grown(block, seed=1, scale=0.7):
     """The block with weights and statistics that make a difference."""
     with torch.no_grad():
-        for value in block.parameters_to_train():
+        for value in trained(block):
             value.copy_(scale * torch.randn(value.shape, generator=seeded(1000 * seed + value.numel())))
         block.norm.running_mean.copy_(torch.randn(len(block.norm.running_mean), generator=seeded(seed + 1)))
         block.norm.running_var.copy_(0.5 + torch.rand(len(block.norm.running_var), generator=seeded(seed + 2)))
@@ -130,14 +134,13 @@ def test_first_weights():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_parameters_to_train_are_not_the_copys():
+def test_weights_that_are_trained_are_not_the_copys():
     block = made()
-    trained = block.parameters_to_train()
-    assert len(trained) == 8
+    own = trained(block)
+    assert len(own) == 8
     copied = {id(value) for value in block.encoder.parameters()}
-    assert copied.isdisjoint(map(id, trained))
-    assert len(copied) + len(trained) == len(list(block.parameters()))
-    assert all(value.requires_grad for value in trained)
+    assert copied.isdisjoint(map(id, own))
+    assert len(copied) + len(own) == len(list(block.parameters()))
 
 
 def test_update_moves_the_copy_only():
@@ -145,10 +148,10 @@ def test_update_moves_the_copy_only():
     block = grown(MixBlock(model, "2", CHANNELS, momentum=0.75))
     with torch.no_grad():
         model[0].weight += 1
-    own, before = [value.clone() for value in block.parameters_to_train()], block.encoder.copy[0].weight.clone()
+    own, before = [value.clone() for value in trained(block)], block.encoder.copy[0].weight.clone()
     block.update(model)
     torch.testing.assert_close(block.encoder.copy[0].weight, before + 0.25)
-    assert all(torch.equal(a, b) for a, b in zip(own, block.parameters_to_train(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(own, trained(block), strict=True))
 
 
 def test_state_dict_restores_everything(tmp_path):

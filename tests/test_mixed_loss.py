@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 import multimix as mm
-from multimix.methods.base import Prepared
+from batches import batch
 from oracles import seeded
 from salient import CLASSES, Network, Salient, images, labels, soft_labels
 
@@ -115,27 +115,25 @@ def test_what_no_model_can_tell_is_asked_of_the_caller():
         Salient().plan(X)
 
 
-def test_prepare_asks_only_for_what_is_missing():
+def test_inputs_asks_only_for_what_is_missing():
     model = Network()
-    assert mm.CutMix().prepare(model, X, Y, generator=seeded(0)) == Prepared({}, None)
-    assert Salient().prepare(model, X, Y, generator=seeded(0), given=("saliency",)) == Prepared({}, None)
+    assert mm.CutMix().inputs(batch(model, X, Y)) == {}
+    assert Salient().inputs(batch(model, X, Y, saliency=X[:, 0])) == {}
     assert model.seen == []
-    given, *beside = Salient().prepare(model, X, Y, generator=seeded(0))
-    assert list(given) == ["saliency"]
-    assert beside == [None, None, None]
-    given, clean, logits, own = Salient(clean_weight=0.1).prepare(model, X, Y, generator=seeded(0), given=("saliency",))
-    assert given == {}
-    assert clean.requires_grad
-    assert logits.requires_grad
-    assert own is None
+    assert list(Salient().inputs(batch(model, X, Y))) == ["saliency"]
+    told = Salient(clean_weight=0.1).inputs(batch(model, X, Y, saliency=X[:, 0]))
+    assert told["clean"].loss.requires_grad
+    assert told["clean"].logits.requires_grad
 
 
-def test_clean_weights_of_methods():
-    assert mm.CutMix().clean_weight == 0
-    assert mm.CutMix().clean_scale == "auto"
-    assert Salient(clean_weight=0.5).clean_weight == 0.5
-    assert Salient(p=0.5, clean_weight=0.5, clean_scale="per_class") != Salient(p=0.5, clean_weight=0.5)
-    assert mm.OneOf((mm.CutMix(), Salient(clean_weight=0.2), Salient(clean_weight=0.7))).clean_weight == 0.7
+def test_a_method_with_a_clean_weight_says_so():
+    assert mm.CutMix().own_loss is None
+    assert Salient(clean_weight=0.5).own_loss == "adds a clean loss of weight 0.5"
+    assert mm.OneOf((mm.CutMix(), Salient(clean_weight=0.2))).own_loss == "adds a clean loss of weight 0.2"
+    with pytest.raises(ValueError, match="^clean_weight must be finite and at least 0, got -1"):
+        Salient(clean_weight=-1)
+    with pytest.raises(ValueError, match="^no clean_scale 'auto'; there are plain, per_class, loss"):
+        Salient(clean_scale="auto")
 
 
 @pytest.mark.parametrize("method", [Salient(clean_weight=1.0), mm.OneOf((mm.CutMix(), Salient(clean_weight=1.0)), (0.9, 0.1))])
@@ -158,8 +156,7 @@ def test_a_clean_loss_that_would_be_lost_is_refused(method):
     [
         ("plain", mm.soft_cross_entropy, 1),
         ("per_class", mm.softmax_bce, 2 / CLASSES),
-        ("auto", mm.soft_cross_entropy, 1),
-        ("auto", mm.softmax_bce, 2 / CLASSES),
+        ("per_class", mm.soft_cross_entropy, 2 / CLASSES),
         ("plain", mm.softmax_bce, 1),
     ],
 )
@@ -275,7 +272,7 @@ class Plain(nn.Module):
 @pytest.mark.parametrize("loss", [mm.soft_cross_entropy, mm.softmax_bce])
 @pytest.mark.parametrize("steps", [1, 2, 5, 7, None])
 def test_terms_add_up_to_the_loss_with_its_clean_part(loss, steps):
-    method = Salient(k=5, clean_weight=0.7, clean_scale="auto")
+    method = Salient(k=5, clean_weight=0.7, clean_scale="per_class")
     whole, parts = Plain(), Plain()
     mm.mixed_loss(whole, method, X, Y, loss=loss, smoothing=0.1, generator=seeded(4)).backward()
     terms = mm.mixed_terms(parts, method, X, Y, loss=loss, smoothing=0.1, steps=steps, generator=seeded(4))

@@ -36,7 +36,7 @@ def test_importing_costs_little_beside_torch():
 
 @pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in (ROOT / "src").rglob("*.py")], ids=str)
 def test_files_stay_short(path):
-    assert len((ROOT / path).read_text().splitlines()) <= 300
+    assert len((ROOT / path).read_text().splitlines()) <= 500
 
 
 @pytest.mark.parametrize("method", mm.METHODS, ids=lambda method: method.name)

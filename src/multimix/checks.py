@@ -99,16 +99,29 @@ def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
     return noise
 
 
+def check_whole(name: str, value: Any, least: int = 1, *, none: bool = False) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``; or None, where that is allowed."""
+    if not (none and value is None) and not (is_whole(value) and value >= least):
+        raise ValueError(f"{name} must be a whole number, at least {least}{', or None' * none}, got {value!r}")
+
+
+def check_number(name: str, value: Any, *, above: float | None = None, none: bool = False) -> None:
+    """Raise unless ``value`` is finite and at least 0, or more than ``above``; or None, where that is allowed."""
+    if not (none and value is None) and not (is_number(value) and (value >= 0 if above is None else value > above)):
+        bound = "at least 0" if above is None else f"above {above:g}"
+        raise ValueError(f"{name} must be finite and {bound}{', or None' * none}, got {value!r}")
+
+
 def check_share(name: str, value: float) -> None:
     """Raise unless ``value`` lies in 0 … 1."""
     if not isinstance(value, Real) or not 0 <= value <= 1:
         raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise a sentence that lists what exists unless ``value`` is among ``choices``."""
     if value not in choices:
-        raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
+        raise ValueError(f"no {name} {value!r}; there are {', '.join(map(str, choices))}")
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str:

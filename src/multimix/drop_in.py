@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
+from .batch import Batch
 from .checks import check_batch, check_finite, check_labels, check_share
-from .forward import prepared_plan
+from .forward import check_history, check_no_own_loss, planned
 from .logits import Output
-from .methods.base import Method, check_handed_on, check_no_clean_loss
+from .methods.base import Method
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
 from .sampling import rank, resolved, seeded
@@ -53,7 +54,7 @@ class Mix:
         check: bool = True,
         reuse_buffer: bool = False,
     ) -> None:
-        check_no_clean_loss(method, "Mix")
+        check_no_own_loss(method, "Mix")
         if any(layer is not None for layer in method.mixes_at):
             raise ValueError(f"Mix works on inputs, {type(method).__name__} mixes hidden layers: use mixed_logits")
         check_share("smoothing", smoothing)
@@ -86,8 +87,7 @@ class Mix:
     def __call__(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
         check_batch(x)
         check_labels(y, x)
-        self.method.check_given(given)
-        check_handed_on(self.method, given, "Mix")
+        check_history(self.method, given, "Mix")
         if self.check:
             check_finite(x)
         target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
@@ -95,7 +95,10 @@ class Mix:
             return x, target
         model = self._model(given)
         generator = self._generator()
-        plan = prepared_plan(model, self.method, x, y, output=self.output, generator=generator, given=given).plan
+        if model is None:
+            plan = self.method.plan(x, generator=generator, **given)
+        else:
+            _, plan, _ = planned(self.method, Batch(model, x, y, target, generator, given, self.output))
         # An unmixed batch is handed on as it is, so it needs no buffer.
         out = self._out(plan.k, x) if self.reuse_buffer and not isinstance(plan, UnmixedPlan) else None
         return plan.mix(x, out=out), plan.mix_target(target)

@@ -51,7 +51,7 @@ OPTIONS = {
     ],
     "sage": [{"bound": 1.0}, {"bound": 1.0, "positions": 0.05, "stay": False, "blur_size": 1}],
     # Every mask is rescaled to its λ, so that the target is the share of pixels; without it is λ as drawn, by its own law.
-    "samix": [{"block": FixedBlock(), "train_block": False, "clean": 0.0, "rescale_p": 1.0}],
+    "samix": [{"block": FixedBlock(), "train_block": False, "clean_weight": 0.0, "rescale_p": 1.0}],
     "saliencymix": [{}, {"box": "shift", "grid": "continuous"}, {"reference": True}, {"saliency_from": "gradient"}],
     "smoothmix": [{}, {"width": (0.25, 0.5)}],
     # The settings in which the label is the share of flat images; tests of their own ask for the others.
@@ -186,7 +186,7 @@ def remembered(method, x, classes=3, label=None):
     """What a method that carries tensors from batch to batch would have kept of the batch before: this one, turned round."""
     label = torch.zeros(len(x), dtype=torch.long) if label is None else label
     old = {"history_x": x.flip(0), "history_target": torch.eye(classes)[label.flip(0)]}
-    return {name: value for name, value in old.items() if name in method.carries}
+    return {name: value for name, value in old.items() if name in method.history}
 
 
 def images(batch, size, channels=2, seed=0, **kwargs):
@@ -234,6 +234,50 @@ def test_target_is_the_pixel_share(method, options, batch, size, k):
             assert (target.argmax(1) == torch.arange(batch).repeat(k)).all()
         else:
             torch.testing.assert_close(shares, target, atol=1e-6, rtol=0)
+
+
+class Scored(nn.Module):
+    """A linear head on what a layer puts out, for methods that look inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Identity(), nn.Linear(2, 3)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, 1.0]]))
+            self.head.bias.zero_()
+
+    def forward(self, x):
+        return self.head(self.body(x).flatten(2).mean(2))
+
+
+OWN_LOSS = {
+    "puzzlemix": [{"std": 0.1, "clean_weight": 1.0, "clean_scale": scale} for scale in ("plain", "per_class", "loss")],
+    "comixup": [{"clean_weight": 1.0}],
+    "sage": [{"update_ratio": 0.5}],
+    "samix": [{"block": FixedBlock(), "train_block": False}],
+    "recursivemix": [{"features": "body", "head": "head", "omega_scale": scale} for scale in ("plain", "per_class")],
+}
+OF_IMAGES = [method for method in mm.METHODS if method.layout == "images"]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (method, options)
+        for method in OF_IMAGES
+        for options in [*OPTIONS.get(method.name, [{}])[:1], *OWN_LOSS.get(method.name, [])]
+    ],
+)
+def test_a_loss_is_known_by_what_it_returns_not_by_which_function_it_is(method, options):
+    """The same function under another name gives the same number: nothing may hang on its identity."""
+    x, y, made = images(4, (8, 8)).clamp(0, 1), torch.tensor([0, 1, 2, 0]), method(k=2, **options)
+    past = {"history_logits": torch.zeros(4, 3), **remembered(made, x, 3, y)} if made.history else {}
+    for loss in (mm.softmax_bce, mm.soft_cross_entropy):
+        bare, wrapped = (
+            mm.mixed_loss(Scored(), made, x, y, loss=one, generator=seeded(0), **past)
+            for one in (loss, lambda logits, target, loss=loss: loss(logits, target))
+        )
+        assert torch.equal(bare, wrapped)
 
 
 @every

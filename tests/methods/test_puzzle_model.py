@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import multimix as mm
+from batches import batch
 from oracles import seeded
 from salient import WithMap
 
@@ -42,7 +43,7 @@ def test_with_a_model_saliency_comes_by_itself():
     assert torch.equal(handed[0], logits)
 
 
-@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3), ("auto", 2 * 0.3 / 3)])
+@pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3)])
 def test_clean_weight_adds_the_clean_loss(scale, factor):
     x = batch_of((9, 12))
     y = torch.tensor([0, 1, 2, 0])
@@ -86,7 +87,7 @@ def test_adversarial_noise_is_the_published_one():
     model = Linear((3, 8, 8))
     method = mm.PuzzleMix(mean=mean, std=std, adv_p=1.0, adv_eps=10.0).choose(generator=seeded(0))
     assert method.adv_roles == (True, True)
-    prepared = method.prepare(model, x, y, generator=seeded(4))
+    told = method.inputs(batch(model, x, y, seeded(4)))
     generator = seeded(4)
     start = ((torch.rand(3, 3, 8, 8, generator=generator) * 2 - 1) * 10 / 255 + pixels).clamp(0, 1) - pixels
     torch.testing.assert_close(model.seen[0], x + start / column[1])
@@ -95,11 +96,11 @@ def test_adversarial_noise_is_the_published_one():
     p = torch.einsum("bchw,kchw->bk", model.seen[0], model.weight).softmax(1)
     gradient = torch.einsum("bk,kchw->bchw", p - nn.functional.one_hot(y, 2), model.weight)
     delta = ((start + 12 / 255 * gradient.sign()).clamp(-10 / 255, 10 / 255) * scale + pixels).clamp(0, 1) - pixels
-    torch.testing.assert_close(prepared.given["noise"], (delta / column[1]).detach(), atol=1e-5, rtol=1e-4)
-    saliency = prepared.given["saliency"]
+    torch.testing.assert_close(told["noise"], (delta / column[1]).detach(), atol=1e-5, rtol=1e-4)
+    saliency = told["saliency"]
     torch.testing.assert_close(saliency, gradient.square().mean(1).sqrt().detach(), atol=1e-5, rtol=1e-3)
     for roles in ((True, False), (False, True), (True, True)):
-        plan = replace(method, adv_roles=roles).plan(x, **prepared.given, generator=seeded(1))
+        plan = replace(method, adv_roles=roles).plan(x, **told, generator=seeded(1))
         assert (plan.noise is not None, plan.noise_pair is not None) == roles
 
 

@@ -57,12 +57,12 @@ def test_beside_a_mean_over_classes_the_term_is_one_too(steps):
     """Its gradient is about 1/C of a cross-entropy's, and the term would outweigh it if it stayed as it is."""
     x, y, history = images(4, 2, 9, 9, dtype=torch.float64), labels(4), past(4, 2, 9, 9, dtype=torch.float64)
     whole = {}
-    for loss in (mm.soft_cross_entropy, mm.softmax_bce):
+    for scale in ("plain", "per_class"):
         for omega in (0.0, 0.7):
-            method = RecursiveMix(k=2, **{**LINKED, "omega": omega})
-            parts = mixed_terms(Network(), method, x, y, steps=steps, loss=loss, generator=seeded(1), **history)
-            whole[loss, omega] = sum(part().loss for part in parts)
-    plain, mean = (whole[loss, 0.7] - whole[loss, 0.0] for loss in (mm.soft_cross_entropy, mm.softmax_bce))
+            method = RecursiveMix(k=2, **{**LINKED, "omega": omega, "omega_scale": scale})
+            parts = mixed_terms(Network(), method, x, y, steps=steps, loss=mm.softmax_bce, generator=seeded(1), **history)
+            whole[scale, omega] = sum(part().loss for part in parts)
+    plain, mean = (whole[scale, 0.7] - whole[scale, 0.0] for scale in ("plain", "per_class"))
     assert plain > 0
     torch.testing.assert_close(CLASSES * mean, plain)
 
@@ -72,7 +72,7 @@ def test_without_weight_or_layer_there_is_no_term_and_without_logits_no_plan():
     plan = RecursiveMix(k=2).plan(x, generator=seeded(1), **history)
     expected = cross_entropy(Network()(plan.mix(x)), plan.mix_target(y, CLASSES).double())
     for options in ({}, {**LINKED, "omega": 0.0}):
-        assert RecursiveMix(**options).watches is None
+        assert RecursiveMix(**options).own_loss is None
         found = mm.mixed_loss(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)
         torch.testing.assert_close(found, expected)
         mm.mixed_logits(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)

@@ -11,6 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 import multimix as mm
 import saliency_family_oracles as slow
+from batches import batch
 from multimix.geometry.translated import best_shift, covered, random_shifts, translated, with_mean_1
 from multimix.methods.sage import SAGE
 from oracles import seeded
@@ -165,15 +166,15 @@ def test_saliency_is_the_mean_absolute_gradient_in_the_models_own_mode():
     for mode, training in (("train", True), ("eval", False)):
         model, twin = Network(dropout=0), Network(dropout=0)
         twin.train(training)
-        told, *beside = SAGE(saliency_mode=mode).prepare(model, x, y, generator=seeded(0))
-        assert beside == [None, None, None]
+        told = SAGE(saliency_mode=mode).inputs(batch(model, x, y))
+        assert set(told) == {"saliency"}
         leaf = x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(cross_entropy(twin(leaf), y, reduction="sum"), leaf)
         torch.testing.assert_close(told["saliency"], gradient.abs().mean(1))
         assert model.seen == [(6, training)]
         assert bool(model.norm.num_batches_tracked) == training
     model = Network()
-    assert SAGE().prepare(model, x, y, generator=seeded(0), given=("saliency",)) == ({}, None, None, None)
+    assert SAGE().inputs(batch(model, x, y, saliency=x[:, 0])) == {}
     assert model.seen == []
 
 
@@ -194,8 +195,8 @@ def test_two_part_update(u, steps, loss):
     model = Network(dropout=0).double()
     model.norm = nn.Identity()
     method = SAGE(k=3, update_ratio=u)
-    told = method.prepare(model, x, y, generator=seeded(0)).given
-    plan = method.plan(x, **told, generator=seeded(1))
+    saliency = method.inputs(batch(model, x, y))["saliency"]
+    plan = method.plan(x, saliency=saliency, generator=seeded(1))
     mixed = gradients(model, loss(model(plan.mix(x)), plan.mix_target(y, CLASSES).double()))
     clean = gradients(model, loss(model(x), one_hot(y, CLASSES).double()))
     model.seen.clear()
@@ -219,9 +220,8 @@ def test_two_parts_for_labels_that_are_no_classes_with_a_map_of_their_own():
 
 def test_the_weights_of_both_parts():
     x, y, model = images(), labels(), Network(dropout=0)
-    assert mm.CutMix().mixed_weight == 1
-    assert (SAGE().mixed_weight, SAGE().clean_weight) == (1, 0)
-    assert SAGE(update_ratio=0.7).clean_weight == pytest.approx(0.3)
+    assert SAGE().own_loss is None
+    assert SAGE(update_ratio=0.7).own_loss == "adds a clean loss of weight 0.3"
     for skipped in (SAGE(update_ratio=0.7, p=0.0), SAGE(update_ratio=0.7, alpha=0.0)):
         model.norm.eval()
         plain = cross_entropy(model(x), y)

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import multimix as mm
 import samix_oracle as slow
+from batches import batch
 from multimix.methods.samix.block import FixedBlock, MixBlock
 from multimix.methods.samix.method import SAMix
 from oracles import seeded
@@ -29,11 +30,15 @@ def network(seed=0):
         )  # fmt: skip
 
 
+def trained(block):
+    return [value for value in block.parameters() if value.requires_grad]
+
+
 def blocked(model, **options):
     """A block whose weights make a difference."""
     block = MixBlock(model, "2", CHANNELS, **options)
     with torch.no_grad():
-        for value in block.parameters_to_train():
+        for value in trained(block):
             value.copy_(0.7 * torch.randn(value.shape, generator=seeded(1000 + value.numel())))
     return block
 
@@ -135,7 +140,7 @@ def test_the_copy_runs_once_and_features_can_be_handed_in():
     mm.mixed_loss(network(), SAMix(block=block, k=5), x, labels(), generator=seeded(0))
     assert rows == [4, 4], "once for the features of both draws, once for the block's own loss"
     rows.clear()
-    fixed = SAMix(block=block, k=5, train_block=False, clean=0.0)
+    fixed = SAMix(block=block, k=5, train_block=False, clean_weight=0.0)
     mm.mixed_logits(network(), fixed, x, labels(), generator=seeded(0), features=z)
     assert rows == []
 
@@ -144,7 +149,7 @@ def test_laws():
     """λ ~ Beta(2, 2); a quarter of the batches, or of the pairs, has the mean λ exactly."""
     n, block = 1500, FixedBlock()
     x = torch.randn(n, 1, 4, 4, generator=seeded(0))
-    plan = SAMix(block=block, per_pair=True, train_block=False, clean=0.0).plan(x, generator=seeded(1))
+    plan = SAMix(block=block, per_pair=True, train_block=False, clean_weight=0.0).plan(x, generator=seeded(1))
     lam = plan.lam[0]
     assert stats.kstest(lam.numpy(), stats.beta(2, 2).cdf).pvalue > 1e-3
     inside = (lam > 0.08) & (lam < 0.92)
@@ -152,7 +157,7 @@ def test_laws():
     assert abs(float(exact.mean()) - 0.25) < 4.5 * math.sqrt(0.25 * 0.75 / len(exact))
     coins = []
     for seed in range(300):
-        shared = SAMix(block=block, train_block=False, clean=0.0).plan(x[:3], lam=[0.3, 0.7], generator=seeded(seed))
+        shared = SAMix(block=block, train_block=False, clean_weight=0.0).plan(x[:3], lam=[0.3, 0.7], generator=seeded(seed))
         same = (shared.mask.double().mean((2, 3, 4)) - shared.lam).abs() < 1e-6
         assert bool(same.all()) or not bool(same.all(1).any()), "one coin for the batch and the path"
         coins.append(bool(same.all()))
@@ -161,17 +166,17 @@ def test_laws():
 
 def everything(model, block):
     copied = list(block.encoder.parameters())
-    return list(model.parameters()), block.parameters_to_train(), copied
+    return list(model.parameters()), trained(block), copied
 
 
 def test_block_loss_reaches_the_block_only():
     x, y, model = inputs().requires_grad_(), labels(), network()
     block = blocked(model)
-    method = SAMix(block=block, k=5, clean=0.0)
-    told = method.prepare(model, x, y, generator=seeded(0))
-    assert not told.given["features"].requires_grad
-    assert told.clean is told.logits is None
-    told.own.backward()
+    method = SAMix(block=block, k=5, clean_weight=0.0)
+    told = method.inputs(batch(model, x, y))
+    assert not told["features"].requires_grad
+    assert set(told) == {"features", "block_loss"}
+    told["block_loss"].backward()
     theirs, own, copied = everything(model, block)
     assert all(value.grad is not None and (value.grad != 0).any() for value in own if value is not block.key.bias)
     assert all(value.grad is None for value in (*theirs, *copied))
@@ -194,7 +199,7 @@ def test_one_backward_trains_both(k, steps):
     x, y, model = inputs(), labels(), network()
     block = blocked(model)
     model.eval()  # else chunks differ by batch norm
-    method = SAMix(block=block, k=k, clean=0.5)
+    method = SAMix(block=block, k=k, clean_weight=0.5)
     for term in mm.forward.mixed_terms(model, method, x, y, steps=steps, generator=seeded(4)):
         term().loss.backward()
     theirs, own, copied = everything(model, block)
@@ -214,7 +219,7 @@ def test_one_backward_trains_both(k, steps):
 def test_the_clean_loss_is_that_of_the_training():
     """Beside a mean over classes a whole cross-entropy would leave nothing of the mixed loss."""
     x, y, model = inputs(), labels(), network().eval()
-    method = SAMix(block=blocked(model), k=2, clean=0.5, train_block=False)
+    method = SAMix(block=blocked(model), k=2, clean_weight=0.5, train_block=False)
     plan = method.plan(x, generator=seeded(4))
     rows = 0.9 * torch.nn.functional.one_hot(y, CLASSES) + 0.1 / CLASSES
     mixed = mm.softmax_bce(model(plan.mix(x)), 0.9 * plan.mix_target(y, CLASSES) + 0.1 / CLASSES)
@@ -233,9 +238,9 @@ def test_labels_that_are_no_classes_train_no_block():
 
 def test_who_cannot_hand_out_the_blocks_loss_refuses():
     x, y, model = inputs(), labels(), network()
-    method = SAMix(block=blocked(model), clean=0.0)
+    method = SAMix(block=blocked(model), clean_weight=0.0)
     for call in (lambda: mm.mixed_logits(model, method, x, y), lambda: mm.Mix(method, CLASSES)):
-        with pytest.raises(ValueError, match="^SAMix trains its block by a loss that"):
+        with pytest.raises(ValueError, match=r"^SAMix trains its block by a loss \(train_block=False leaves it out\), which"):
             call()
 
 
@@ -359,7 +364,7 @@ def test_skipped_batches_train_no_block():
 
 def test_a_fixed_block_serves_every_entry():
     x, y = inputs(), labels()
-    method = SAMix(block=FixedBlock(), k=3, train_block=False, clean=0.0)
+    method = SAMix(block=FixedBlock(), k=3, train_block=False, clean_weight=0.0)
     logits, target = mm.mixed_logits(network(), method, x, y, generator=seeded(0))
     assert logits.shape == target.shape == (12, CLASSES)
     mixed, _ = mm.Mix(method, num_classes=CLASSES, seed=0)(x, y)
@@ -385,7 +390,7 @@ def test_it_trains(k):
     model, data, draws = network(), seeded(20), seeded(21)
     block = MixBlock(model, "2", CHANNELS, momentum=0.9, generator=seeded(22))
     method = SAMix(block=block, k=k)
-    optimiser = torch.optim.Adam([*model.parameters(), *block.parameters_to_train()], lr=0.02)
+    optimiser = torch.optim.Adam([*model.parameters(), *block.parameters()], lr=0.02)
     for _ in range(60):
         batch, label = bars(16, data)
         loss = mm.mixed_loss(model, method, batch, label, generator=draws)
@@ -416,8 +421,8 @@ def test_it_trains(k):
         ({"block": FixedBlock()}, ValueError, "FixedBlock has nothing to learn: use train_block=False"),
         ({"margin": 0.6}, ValueError, "margin must lie in 0 … 0.5, got 0.6"),
         ({"rescale_p": 1.5}, ValueError, "rescale_p must lie in 0 … 1, got 1.5"),
-        ({"clean": -1.0}, ValueError, "clean must be finite and at least 0, got -1.0"),
-        ({"eta": math.nan}, ValueError, "eta must be finite and at least 0, got nan"),
+        ({"clean_weight": -1.0}, ValueError, "clean_weight must be finite and at least 0, got -1.0"),
+        ({"eta": math.nan}, ValueError, "eta must be finite and at least 0, or None, got nan"),
         ({"mask_average": "all"}, ValueError, "no mask_average 'all'; there are pair, batch"),
     ],
 )

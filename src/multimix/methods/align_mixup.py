@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_share, is_number, is_whole
+from ..checks import check_number, check_share, check_whole
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
@@ -47,15 +47,9 @@ class AlignMixup(PairMethod):
             raise ValueError(f"layers must be a tuple of hidden layers' names, such as ('layer3',), got {self.layers!r}")
         object.__setattr__(self, "layers", names)
         check_share("input_share", self.input_share)
-        check_choice("direction", self.direction, get_args(Direction))
-        if self.channel_axis not in (1, -1):
-            raise ValueError(f"channel_axis must be 1 or -1, got {self.channel_axis!r}")
-        if not is_whole(self.rounds) or self.rounds < 1:
-            raise ValueError(f"rounds must be a whole number, at least 1, got {self.rounds!r}")
-        for name, least in (("eps", "above 0"), ("tolerance", "at least 0")):
-            value = getattr(self, name)
-            if not is_number(value) or value < 0 or (name == "eps" and value == 0):
-                raise ValueError(f"{name} must be finite and {least}, got {value!r}")
+        check_whole("rounds", self.rounds)
+        check_number("eps", self.eps, above=0)
+        check_number("tolerance", self.tolerance)
 
     @property
     def mixes_at(self) -> tuple[str | None, ...]:
@@ -63,7 +57,7 @@ class AlignMixup(PairMethod):
         return (None, *hidden) if self.input_share > 0 else hidden
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
-        # All coins are thrown, whether they count or not: the stream then does not depend on how one of them fell.
+        # All is drawn, whether it counts or not: the stream then does not depend on how one of the draws came out.
         at_input = float(torch.rand((), generator=generator, dtype=torch.float64)) < self.input_share
         layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]
         sample_moves = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < 0.5

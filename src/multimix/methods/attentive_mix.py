@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial, checked_saliency, is_whole
+from ..checks import check_spatial, check_whole, checked_saliency
 from ..geometry.blocks import block_of
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
@@ -53,15 +53,9 @@ class AttentiveMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_whole(self.cells) or self.cells < 1:
-            raise ValueError(f"cells must be a whole number of cells per side, at least 1, got {self.cells!r}")
+        check_whole("cells", self.cells)
         if self.beta is not None:
             check_second(self.beta, self.sampler)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]`` or ``[B, 1, *size]``, of which a partner's own map counts."""
-        return ("saliency",)
 
     def path(self, x: Tensor, generator: Generator) -> Tensor:
         rows = len(x) if self.per_pair else 1

@@ -1,11 +1,10 @@
 """CutMix (Yun et al., 2019) with K boxes around one centre."""
 
 from dataclasses import dataclass
-from typing import get_args
 
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_spatial
+from ..checks import check_spatial
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
 from ..plan import PairPlan
 from .base import PairMethod
@@ -23,11 +22,6 @@ class CutMix(PairMethod):
     name = "cutmix"
     box: Fit = "clip"
     grid: Grid = "continuous"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("box", self.box, get_args(Fit))
-        check_choice("grid", self.grid, get_args(Grid))
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "CutMix")

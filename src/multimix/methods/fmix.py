@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_spatial
+from ..checks import check_spatial
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
@@ -64,7 +64,6 @@ class FMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("spectrum", self.spectrum, get_args(Spectrum))
         if not 0 <= self.decay < math.inf:
             raise ValueError(f"decay must be finite and at least 0, got {self.decay}")
         if not 0 <= self.softness <= 0.5:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_spatial, checked_saliency
+from ..checks import check_spatial, checked_saliency
 from ..geometry.translated import blurred, soft_shares, with_mean_1
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
@@ -35,13 +35,7 @@ class GuidedMixup(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("pairing", self.pairing, get_args(Pairing))
         check_blur(self.blur_size, self.blur_sigma)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]``, before the blur."""
-        return ("saliency",)
 
     def draw(
         self,

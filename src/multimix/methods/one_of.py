@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
+from ..batch import Batch, Mixed
 from ..checks import check_share
-from ..plan import PairPlan, Plan
+from ..plan import PairPlan
 from ..sampling import resolved
-from .base import Method
-from .samix.block import MixBlock
+from .base import Method, trained_parameters
 
 Item = TypeVar("Item")
 
@@ -58,44 +58,27 @@ class OneOf(Method):
         return _union(method.mixes_at for method in self.methods)
 
     @property
-    def watches(self) -> str | None:
-        return next((method.watches for method in self.methods if method.watches is not None), None)
+    def own_loss(self) -> str | None:
+        return next((method.own_loss for method in self.methods if method.own_loss is not None), None)
 
     @property
-    def carries(self) -> tuple[str, ...]:
-        return _union(method.carries for method in self.methods)
+    def history(self) -> tuple[str, ...]:
+        return _union(method.history for method in self.methods)
+
+    def next_history(self, batch: Batch, mixed: Mixed) -> Mapping[str, Tensor]:
+        return {name: value for method in self.methods for name, value in method.next_history(batch, mixed).items()}
 
     @property
-    def networks(self) -> Mapping[str, nn.Module]:
-        return {f"{i}.{name}": one for i, method in enumerate(self.methods) for name, one in method.networks.items()}
+    def modules(self) -> nn.ModuleDict:
+        return nn.ModuleDict({str(i): method.modules for i, method in enumerate(self.methods) if len(method.modules) > 0})
 
-    @property
-    def learners(self) -> tuple[MixBlock, ...]:
-        return _union(method.learners for method in self.methods)
+    def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
+        return replace(self, methods=tuple(one.bind(model, images, **options) for one in self.methods))
 
-    def fitted(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        *,
-        updates: int | None = None,
-        generator: Generator | None = None,
-        blank: bool = False,
-    ) -> Method:
-        made = (one.fitted(model, images, updates=updates, generator=generator, blank=blank) for one in self.methods)
-        return replace(self, methods=tuple(made))
-
-    @property
-    def clean_weight(self) -> float:
-        """The largest of all methods'; a batch gets that of the method drawn for it."""
-        return max(method.clean_weight for method in self.methods)
-
-    def carried(self, plan: Plan, x: Tensor, target: Tensor, logits: Tensor) -> Mapping[str, Tensor]:
-        """Of a batch that no method was drawn for: what those that remember keep of it."""
-        kept: dict[str, Tensor] = {}
-        for method in self.methods:
-            kept |= method.carried(plan, x, target, logits)
-        return kept
+    def after_step(self, model: nn.Module) -> None:
+        # Methods may share a network, for which there is one step.
+        for method in {tuple(map(id, trained_parameters(method))): method for method in self.methods}.values():
+            method.after_step(model)
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         assert self.probabilities is not None

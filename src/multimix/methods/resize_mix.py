@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Generator, Tensor
 
-from ..checks import Range, between, check_choice, check_spatial, checked_range
+from ..checks import Range, between, check_spatial, checked_range
 from ..geometry.boxes import Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
 from ..plan import PairPlan
@@ -38,9 +38,6 @@ class ResizeMix(PairMethod):
         super().__post_init__()
         if self.scale is not None:
             object.__setattr__(self, "scale", checked_range("scale", self.scale, 0, 1))
-        check_choice("box", self.box, get_args(Place))
-        check_choice("grid", self.grid, get_args(Grid))
-        check_choice("resize", self.resize, get_args(Resize))
 
     def path(self, x: Tensor, generator: Generator) -> Tensor:
         path = super().path(x, generator)

@@ -1,15 +1,16 @@
 """SAGE (Ma et al., 2022): K soft masks by saliency over a partner that one translation has brought out of the sample's way."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from ..checks import check_choice, check_share, check_spatial, checked_saliency, is_number, is_whole
+from ..batch import Batch, Criterion, Mixed
+from ..checks import check_number, check_share, check_spatial, checked_saliency, is_whole
 from ..geometry.translated import (
     TranslatedPlan,
     best_shift,
@@ -20,11 +21,10 @@ from ..geometry.translated import (
     translated,
     with_mean_1,
 )
-from ..logits import Output
 from ..plan import PairPlan
 from ..precision import working
 from ..saliency import clean_logits, clean_pass
-from .base import CleanScale, PairMethod, Prepared
+from .base import PairMethod
 
 SaliencyMode = Literal["train", "eval"]
 
@@ -68,45 +68,32 @@ class SAGE(PairMethod):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
         check_blur(self.blur_size, self.blur_sigma)
-        check_choice("saliency_mode", self.saliency_mode, get_args(SaliencyMode))
         if self.update_ratio < 1 and self.saliency_mode == "eval":
             raise ValueError(
                 f"saliency_mode='eval' makes no clean loss, which update_ratio={self.update_ratio:g} needs: use 'train'"
             )
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]``, before the blur."""
-        return ("saliency",)
+    def own_loss(self) -> str | None:
+        return f"adds a clean loss of weight {1 - self.update_ratio:g}" if self.update_ratio < 1 else None
 
-    @property
-    def mixed_weight(self) -> float:
-        return self.update_ratio
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
+        if "saliency" in batch.given:
+            return {"clean_logits": clean_logits(batch.model, batch.x, batch.output)} if self.update_ratio < 1 else {}
+        training = self.saliency_mode == "train"
+        clean = clean_pass(batch.model, batch.x, batch.y, training=training, output=batch.output)
+        saliency = {"saliency": working(clean.gradient).abs().mean(1)}
+        return {**saliency, "clean_logits": clean.logits} if self.update_ratio < 1 else saliency
 
-    @property
-    def clean_weight(self) -> float:
-        return 1 - self.update_ratio
-
-    @property
-    def clean_scale(self) -> CleanScale:
-        return "loss"
-
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
-        if "saliency" in given:
-            return Prepared({}, logits=clean_logits(model, x, output) if self.update_ratio < 1 else None)
-        clean = clean_pass(model, x, y, training=self.saliency_mode == "train", output=output)
-        return Prepared(
-            {"saliency": working(clean.gradient).abs().mean(1)}, logits=clean.logits if self.update_ratio < 1 else None
-        )
+    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
+        value = super().loss(batch, mixed, criterion)
+        if self.update_ratio == 1:
+            return value
+        value = self.update_ratio * value
+        if mixed.first:
+            logits = batch.given["clean_logits"]
+            value = value + (1 - self.update_ratio) * criterion(logits, batch.target_rows(logits.shape[1]))
+        return value
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
         check_spatial(x, "SAGE")
@@ -130,5 +117,4 @@ def check_blur(length: int, sigma: float) -> None:
     """Raise one sentence unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
     if not is_whole(length) or length < 1 or length % 2 == 0:
         raise ValueError(f"blur_size must be an odd number of places, 1 for no blur, got {length!r}")
-    if not is_number(sigma) or sigma <= 0:
-        raise ValueError(f"blur_sigma must be finite and above 0, got {sigma!r}")
+    check_number("blur_sigma", sigma, above=0)

@@ -138,8 +138,6 @@ class SaliencyMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("box", self.box, get_args(Fit))
-        check_choice("grid", self.grid, get_args(Grid))
         if not callable(self.saliency_from):
             check_choice("saliency_from", self.saliency_from, (*get_args(SaliencyMap), "a function of x"))
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
@@ -153,11 +151,6 @@ class SaliencyMix(PairMethod):
     def needs(self) -> tuple[str, ...]:
         """``saliency [B, *size]`` where the gradient of a model is asked for."""
         return ("saliency",) if self.saliency_from == "gradient" else ()
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        accepted = super().accepts
-        return accepted if "saliency" in accepted else ("saliency", *accepted)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SaliencyMix")

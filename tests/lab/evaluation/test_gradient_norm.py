@@ -100,7 +100,7 @@ def test_with_a_history_values_are_those_of_updates_after_the_first(keep):
 
 def test_networks_of_the_method_are_those_of_an_update_and_stay_as_they_were():
     net, samples = network(), split()
-    method = mm.SAMix(block=NewBlock("stage1")).fitted(net, torch.randn(4, 1, 8, 8))
+    method = mm.SAMix(block=NewBlock("stage1")).bind(net, torch.randn(4, 1, 8, 8))
     nn.init.normal_(method.block.value_out.weight, std=5.0)  # masks that differ from place to place
     before = copy.deepcopy(method.block.state_dict())
     found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=2, batch=6, seed=2)

@@ -17,6 +17,7 @@ from multimix.lab.evaluation.gradient_norm import gradient_norms
 from multimix.lab.evaluation.training_time import training_times
 from multimix.lab.results import k_figures
 from multimix.lab.results.k_figures import norm_figures, time_figures
+from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import MixBlock, NewBlock
 from trial import PUZZLE, DropNet
 
@@ -130,10 +131,10 @@ def test_networks_that_learn_beside_are_inside_the_clock(laps, monkeypatch):
     shown += [(1, 1)] * 4
     torch.manual_seed(5)
     net = DropNet()
-    method = mm.SAMix(block=NewBlock("stage1")).fitted(net, torch.randn(4, 1, 8, 8))
+    method = mm.SAMix(block=NewBlock("stage1")).bind(net, torch.randn(4, 1, 8, 8))
     nn.init.normal_(net.head[2].weight)  # which its slow copy would now follow
     before = copy.deepcopy(method.block.state_dict())
-    count = len([*net.parameters(), *method.block.parameters_to_train()])
+    count = len([*net.parameters(), *trained_parameters(method)])
     step, follow = torch.optim.SGD.step, MixBlock.update
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self: read.append(len(self.param_groups[0]["params"])) or step(self))
     monkeypatch.setattr(MixBlock, "update", lambda self, model: read.append("follow") or follow(self, model))

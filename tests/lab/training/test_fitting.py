@@ -12,6 +12,7 @@ from multimix.lab.training.fitting import FITTING
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import planned, train
 from multimix.methods import SAMix, StyleMix
+from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair, train_style_pair
 from multimix.sampling import seeded
@@ -45,7 +46,7 @@ def test_the_block_decays_and_steps_by_the_rate_of_the_model():
     run = training(replace(LEARNS, optimizer=replace(LEARNS.optimizer, weight_decay=0.25)))
     held = {id(weight): group for group in run.optimizer.param_groups for weight in group["params"]}
     block = run.fitted.method.block
-    assert {held[id(weight)]["weight_decay"] for weight in block.parameters_to_train()} == {0.25}
+    assert {held[id(weight)]["weight_decay"] for weight in trained_parameters(run.fitted.method)} == {0.25}
     assert not any(id(weight) in held for weight in block.encoder.parameters()), "the copy is no optimiser's"
     run.run(None)
     assert len({group["lr"] for group in run.optimizer.param_groups}) == 1
@@ -75,8 +76,7 @@ def test_a_run_gives_its_networks_back(tmp_path, method, which):
     again = training(run.settings)
     again.run(None)
     assert found.settings == run.settings
-    for name, network in again.fitted.method.networks.items():
-        for key, value in network.state_dict().items():
-            assert torch.equal(value, found.method.networks[name].state_dict()[key]), key
+    for key, value in again.fitted.method.modules.state_dict().items():
+        assert torch.equal(value, found.method.modules.state_dict()[key]), key
     x = torch.randn(4, 1, 8, 8)
     assert found.method.plan(x, generator=seeded(1)).mix(x).isfinite().all()

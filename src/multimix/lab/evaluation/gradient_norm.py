@@ -90,7 +90,7 @@ def gradient_norms(
         raise ValueError(f"batches must be at least 1, got {batches}")
     check_loss(loss)
     values: dict[int, list[float]] = {k: [] for k in ks}
-    unmeasured = 1 if method.carries else 0
+    unmeasured = 1 if method.history else 0
     seen = unmeasured + batches
     with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
         own = own_copy(network, method, device)
@@ -148,7 +148,7 @@ def own_copy(network: nn.Module, method: Method, device: torch.device | str | No
     copied = copied.to(device) if device is not None else copied
     copied.train()
     weight = next(value for value in copied.parameters() if value.is_floating_point())
-    method = copy.deepcopy(method) if method.networks else method
+    method = copy.deepcopy(method) if len(method.modules) > 0 else method
     together = _together(copied, method).to(weight.device)
     together.zero_grad(set_to_none=True)
     stacks = [value for value in copied.parameters() if value.ndim == 4 and not value.is_contiguous()]
@@ -160,7 +160,7 @@ def own_copy(network: nn.Module, method: Method, device: torch.device | str | No
 
 def _together(network: nn.Module, method: Method) -> nn.ModuleList:
     """The network with those that the method works with."""
-    return nn.ModuleList([network, *method.networks.values()])
+    return nn.ModuleList([network, method.modules])
 
 
 def first_batches(loader: Loader, number: int, own: OwnCopy) -> Iterator[tuple[Key, Tensor, Tensor]]:

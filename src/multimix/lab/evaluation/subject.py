@@ -130,8 +130,7 @@ def run_subject(
     plain = settings.augment.evaluation(settings.data.entry())
     place = chosen_device(device)
     network = found.network.to(place)
-    for beside in found.method.networks.values():
-        beside.to(place)
+    found.method.modules.to(place)
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was trained, for times to compare
     return Subject(

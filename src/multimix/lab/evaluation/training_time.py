@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...logits import Output
-from ...methods import Method
+from ...methods.base import Method, trained_parameters
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LossName
 from ..training.loop import Clock
@@ -89,13 +89,13 @@ def training_times(
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     check_loss(loss)
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
-    unmeasured = 2 if method.carries else 1
+    unmeasured = 2 if method.history else 1
     turns = unmeasured + repeats
     with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
         own = own_copy(network, method, device)
         # A rate of 0 costs what any other does, and leaves all updates the same weights.
         weights = [weight for weight in own.network.parameters() if weight.requires_grad]
-        weights += [weight for learner in own.method.learners for weight in learner.parameters_to_train()]
+        weights += trained_parameters(own.method)
         optimizer = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
         loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
         given = list(first_batches(loader, repeats, own))
@@ -130,8 +130,7 @@ def _update(
     optimizer.zero_grad()
     backward(own, k, x, y, key, loss=loss, smoothing=smoothing, output=output)
     optimizer.step()
-    for learner in own.method.learners:
-        learner.update(own.network)
+    own.method.after_step(own.network)
     _wait(own.place)
     passed = clock.lap()
     own.restore()

@@ -53,7 +53,7 @@ def obstacle(kind: type[Method]) -> str | None:
     method = kind(**given)
     if any(layer is not None for layer in method.mixes_at):
         return MIXES_HIDDEN
-    if method.carries and not isinstance(method, RecursiveMix):
+    if method.history and not isinstance(method, RecursiveMix):
         return "it mixes with the batch before, which two pictures do not have"
     if method.needs and not isinstance(method, PairMethod | CoMixup):
         return "it mixes parts of a batch together, not two pictures"
@@ -78,7 +78,7 @@ def options(kind: type[Method], size: int) -> dict[str, Any]:
     if issubclass(kind, SAMix):
         # Sharper than by default, or it would look like mixup; rescaled, because the label says λ whatever the mask.
         block = FixedBlock(cell=max(1, size // 32), sharpness=8.0)
-        return {"block": block, "train_block": False, "clean": 0.0, "rescale_p": 1.0}
+        return {"block": block, "train_block": False, "clean_weight": 0.0, "rescale_p": 1.0}
     if issubclass(kind, StyleMethod):
         own = {"box": "shift", "gamma": 0.3} if issubclass(kind, StyleCutMix) else {}
         return {"pair": PAIR, "side": None, "tie": True} | own

@@ -116,7 +116,9 @@ def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
     takes = {option.name for option in fields(kind)}  # type: ignore[arg-type]  # every registered method is a dataclass
     entry = settings.data.entry()
     # Those that look at colours must know how they were normalised, whatever data set was asked for.
-    told = {"mean": entry.mean, "std": entry.std}
+    # Terms that are cross-entropies would count too much beside softmax_bce, which is a mean over classes.
+    scale = "per_class" if settings.loss == "softmax_bce" else "plain"
+    told = {"mean": entry.mean, "std": entry.std, "clean_scale": scale, "omega_scale": scale}
     options = {key: value for key, value in told.items() if key in takes} | options
     if "length" in takes and "length" in options:
         # At a smaller scale images are smaller: a hole is at most half as wide as the largest of them.

@@ -35,7 +35,8 @@ def _method(description: Mapping[str, Any]) -> Any:
     found, name = {kind.name: kind for kind in METHODS}, description["method"]
     if name not in found:
         raise ValueError(f"the run was made with method {name!r}, which this version does not have")
-    network = found[name].works_with
+    options: Any = fields(found[name])  # type: ignore[arg-type]  # methods are dataclasses
+    network = next((option.name for option in options if option.name in NETWORKS), None)
     if network is None:
         return _record(found[name], description, "method.")
     inside = f"method.{network}."

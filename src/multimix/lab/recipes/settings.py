@@ -8,9 +8,10 @@ from typing import Any, Literal
 from torch import nn
 
 from ... import loss as losses
+from ...batch import Criterion
 from ...checks import check_share
-from ...forward import Loss
 from ...methods import Method
+from ...methods.clean_loss import CleanLossMethod
 from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from ..data.augment import Step
 from ..nets import network
@@ -20,7 +21,7 @@ from .schedule import Schedule
 Part = Literal["validation", "test"]
 LossName = Literal["softmax_bce", "cross_entropy"]
 Precision = Literal["no", "bf16", "fp16"]
-LOSSES: dict[str, Loss] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
+LOSSES: dict[str, Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
 
 # How a machine does it, which decides no result.
 OF_THE_MACHINE = ("running.", "method.threads")
@@ -204,9 +205,7 @@ class Settings:
         now = [phase for phase in self.phases if phase.epoch <= epoch][-1]
         augment = replace(self.augment, size=now.size, smallest_crop=now.smallest_crop, short_side=now.short_side)
         method: Any = self.method
-        # Where the weight follows from other options, those stay.
-        weighted = any(option.name == "clean_weight" for option in fields(method))
-        if now.clean_weight is not None and weighted and method.clean_weight > 0:
+        if now.clean_weight is not None and isinstance(method, CleanLossMethod) and method.clean_weight > 0:
             method = replace(method, clean_weight=now.clean_weight)
         return replace(self, batch=now.batch, augment=augment, method=method, phases=())
 

@@ -7,9 +7,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ...forward import prepared_plan
+from ...batch import Batch, Mixed
+from ...forward import planned
 from ...methods.recursivemix.plan import PastedPlan
 from ...sampling import seeded
+from ...target import soft_target
 from ..data import Loader, Split
 from ..data.cloud_picture import cloud_picture
 from ..recipes.settings import Settings
@@ -55,16 +57,14 @@ def first_batch(settings: Settings, seed: int, train: Split, *, processes: int =
         part = as_stored(train, settings.in_epoch(0).augment.short_side)
         now = fitted_settings(settings, network, part, seed, updates).in_epoch(0)
         # An epoch of one update has no second, and the next epoch begins anew.
-        batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.carries else 1))
+        batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.history else 1))
         network.train()
         carried: Carried = {}
         for step, (x, y) in enumerate(batches):
             seed_everything(seed, 0, step, 0)
             generator = seeded(MIXING, seed, 0, step, 0)
-            plan, chosen, _ = prepared_plan(network, now.method, x, y, output=None, generator=generator, given=carried)
-            target = plan.mix_target(y, count)
-            # What the network said is remembered, too, but nothing that is shown depends on it.
-            carried = (chosen or now.method).carried(plan, x, target, torch.zeros_like(target))
+            batch, plan, _ = planned(now.method, Batch(network, x, y, soft_target(y, count), generator, carried))
+            carried = now.method.next_history(batch, Mixed(batch, plan))
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
     pairs = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
     return FirstBatch(x, y, *pairs, plan.lam, mixed, plan.layer, "first" if len(batches) == 1 else "second")

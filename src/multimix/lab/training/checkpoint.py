@@ -16,7 +16,6 @@ from ...methods import Method
 from ..recipes.rebuilt import rebuilt
 from ..recipes.settings import Settings
 from ..storage import make_folder, write_atomically
-from .fitting import set_network_states
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2
@@ -192,9 +191,9 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     network = settings.network.built(len(classes), channels)
     one = torch.zeros(1, channels, *settings.data.entry().size[1:])
     try:
-        method = settings.method.fitted(network, one, blank=True, generator=torch.Generator())
-        if method.networks:
-            set_network_states(method, unflattened(checkpoint, "method"))
+        method = settings.method.bind(network, one, learn=False, generator=torch.Generator())
+        if len(method.modules) > 0:
+            method.modules.load_state_dict(unflattened(checkpoint, "method"))
         network.load_state_dict(unflattened(checkpoint, "network"))
     except RuntimeError as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]

@@ -1,14 +1,12 @@
 """The networks that a method works with, beside the one that is trained: made at the start, the same in all processes, kept."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import nn
 
-from ...methods import Method
+from ...methods.base import Method, descriptions, trained_parameters
 from ...sampling import seeded
 from ..data import Loader, Split
 from ..recipes.settings import Settings
@@ -22,13 +20,13 @@ def fitted_settings(settings: Settings, network: nn.Module, train: Split, seed: 
 
     Everything follows from the seed, in every process alike.
     """
-    if settings.method.works_with is None:
+    if not descriptions(settings.method):
         return settings
     now = settings.in_epoch(0)
     loader = Loader(train, now.augment.training(now.data.entry()), batch=min(IMAGES, len(train)), seed=seed)
     images, _ = next(iter(loader.epoch(0)))
     place = next(network.parameters()).device
-    method = settings.method.fitted(network, images.to(place), updates=updates, generator=seeded(FITTING, seed))
+    method = settings.method.bind(network, images.to(place), updates=updates, generator=seeded(FITTING, seed))
     return replace(settings, method=method)
 
 
@@ -36,18 +34,7 @@ def average_gradients(method: Method, accelerator: Accelerator) -> None:
     """The mean over all processes for the networks that learn beside the model, which DistributedDataParallel does not see."""
     if accelerator.num_processes == 1:
         return
-    for weight in (weight for learner in method.learners for weight in learner.parameters_to_train()):
-        # A process whose coin said "no mixing" has no gradient, and must not leave the others waiting.
+    for weight in trained_parameters(method):
+        # A process that drew "no mixing" has no gradient, and must not leave the others waiting.
         own = torch.zeros_like(weight) if weight.grad is None else weight.grad
         weight.grad = accelerator.reduce(own, "mean")
-
-
-def network_states(method: Method) -> dict[str, Any]:
-    """The states of a method's own networks by name."""
-    return {name: network.state_dict() for name, network in method.networks.items()}
-
-
-def set_network_states(method: Method, states: Mapping[str, Any]) -> None:
-    """Give a method's own networks the weights they had."""
-    for name, network in method.networks.items():
-        network.load_state_dict(states[name])

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ...hooks import MixPoints
+from ...methods.base import trained_parameters
 from ..data import Files, Loader, Split, Splits
 from ..data.picture import read_picture
 from ..nets import parameter_groups
@@ -24,7 +25,7 @@ from ..recipes.settings import Settings
 from ..storage import digest
 from .checkpoint import Checkpoint, flattened, joined, unflattened
 from .evaluate import evaluate
-from .fitting import fitted_settings, network_states, set_network_states
+from .fitting import fitted_settings
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
 from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
@@ -93,8 +94,8 @@ class Training:
             model = torch.compile(self.network)  # type: ignore[assignment]
         decay = settings.optimizer.weight_decay
         groups = parameter_groups(self.network, decay, norm_decay=settings.optimizer.norm_decay)
-        learners = self.fitted.method.learners
-        groups += [{"params": learner.parameters_to_train(), "weight_decay": decay} for learner in learners]
+        beside = trained_parameters(self.fitted.method)
+        groups += [{"params": beside, "weight_decay": decay}] if beside else []
         sgd = torch.optim.SGD(
             groups,
             lr=settings.schedule.at_epoch(0),
@@ -159,7 +160,7 @@ class Training:
             rate = settings.schedule.at_epoch(epoch + self.at.step / count)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            for network in (self.network, *settings.method.learners):
+            for network in (self.network, settings.method.modules):
                 same_buffers(network, self.accelerator)
             key = (self.seed, epoch, self.at.step)
             measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key, self.carried)
@@ -178,7 +179,7 @@ class Training:
         alone = self.accelerator.num_processes == 1 and self.stop.requested
         stopping = self.stopping or alone
         everything, due = self.carried, self.due or stopping
-        if due and self.settings.method.carries and self.accelerator.num_processes > 1:
+        if due and self.settings.method.history and self.accelerator.num_processes > 1:
             everything = of_all_shares(self.carried)
         self.recorder.between(self.at.updates, partial(self.state, everything), due)
         if stopping:
@@ -253,8 +254,8 @@ class Training:
             flattened(self.optimizer.state_dict(), "optimizer"),
             Checkpoint({}, values),
         ]
-        if self.fitted.method.networks:
-            parts.append(flattened(network_states(self.fitted.method), "method"))
+        if len(self.fitted.method.modules) > 0:
+            parts.append(flattened(self.fitted.method.modules.state_dict(), "method"))
         carried = self.carried if carried is None else carried
         if any(carried):
             parts.append(flattened({"shares": carried}, "carried"))
@@ -274,8 +275,8 @@ class Training:
         for weight, state in self.optimizer.state.items():
             if state.get("momentum_buffer") is not None:  # in the memory order of its weight, as it was
                 state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
-        if self.fitted.method.networks:
-            set_network_states(self.fitted.method, unflattened(checkpoint, "method"))
+        if len(self.fitted.method.modules) > 0:
+            self.fitted.method.modules.load_state_dict(unflattened(checkpoint, "method"))
         if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
             self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
         carried = unflattened(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()

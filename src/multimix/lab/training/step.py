@@ -85,8 +85,7 @@ def update(
     accelerator.unscale_gradients(optimizer)
     norm = squared_grad_norm(model)
     optimizer.step()
-    for learner in settings.method.learners:
-        learner.update(model)
+    settings.method.after_step(model)
     return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images, tuple(kept))
 
 
@@ -113,7 +112,7 @@ def _terms(
             generator=generator,
             **given,
         )
-    if accelerator.num_processes > 1 and (settings.method.needs or settings.method.works_with):
+    if accelerator.num_processes > 1 and (settings.method.needs or len(settings.method.modules) > 0):
         # One that stopped alone would leave the others waiting for its gradients.
         failed = torch.tensor(float(found is None), device=accelerator.device)
         return None if float(accelerator.reduce(failed, "sum")) > 0 else found

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import get_args
 
 import torch
 from torch import Generator, Tensor
 
-from ...checks import check_choice, check_share, checked_saliency, is_number, is_whole
+from ...checks import check_number, check_share, check_whole, checked_saliency
 from ...plan import Plan
 from ...sampling import Sampler, check_path_options, sample_path
 from ...solvers.compiled import Backend
 from ...solvers.terms import block_saliency
-from ..base import CleanScale, Method, PathMethod
+from ..base import Method
+from ..clean_loss import CleanLossMethod
 from ..puzzlemix.method import Blocks, checked_blocks
 from .plan import GroupPlan
 from .solver import MOST_INPUTS, Borders, Groups, Precedence, Rule, Rules, Start, compatibility, part_edges, solve_groups
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoMixup(PathMethod):
+class CoMixup(CleanLossMethod):
     """x̂_k shows in every block the sample of its part that is salient there, or two half and half; rows of a part differ.
 
     Consecutive parts of ``part`` samples are mixed jointly into as many outputs, on a grid of ``blocks`` per side (of several
@@ -72,8 +72,6 @@ class CoMixup(PathMethod):
     precedence: Precedence = "intended"
     borders: Borders = "objective"
     start: Start = "previous"
-    clean_weight: float = 0.0
-    clean_scale: CleanScale = "auto"
     threads: int | None = None
     backend: Backend = "auto"
 
@@ -82,35 +80,17 @@ class CoMixup(PathMethod):
         check_path_options(self.k, self.alpha, self.sampler)
         object.__setattr__(self, "blocks", checked_blocks(self.blocks))
         check_share("omega", self.omega)
-        for name in ("beta", "gamma", "eta", "tau", "clean_weight"):
-            value = getattr(self, name)
-            if not is_number(value) or value < 0:
-                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
-        for name, least in (("part", 1), ("window", 1), ("stride", 1), ("sweeps", 1), ("descent", 0), ("threads", 1)):
-            value = getattr(self, name)
-            if name == "threads" and value is None:
-                continue
-            if not is_whole(value) or value < least:
-                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        for name in ("beta", "gamma", "eta", "tau"):
+            check_number(name, getattr(self, name))
+        for name in ("part", "window", "stride", "sweeps"):
+            check_whole(name, getattr(self, name))
+        check_whole("descent", self.descent, 0)
+        check_whole("threads", self.threads, none=True)
         for name in ("soft_labels", "resolve"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.part > MOST_INPUTS:
             raise ValueError(f"part must be at most {MOST_INPUTS}, got {self.part}")
-        for name, kind in (
-            ("rule", Rule),
-            ("precedence", Precedence),
-            ("borders", Borders),
-            ("start", Start),
-            ("clean_scale", CleanScale),
-            ("backend", Backend),
-        ):
-            check_choice(name, getattr(self, name), get_args(kind))
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]``."""
-        return ("saliency",)
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         return None if self.alpha == 0 else super().choose(generator=generator)

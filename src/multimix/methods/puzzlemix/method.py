@@ -1,24 +1,25 @@
 """Puzzle Mix (Kim et al., 2020) with K masks: exact, nested in λ, from one saliency pass."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from ...checks import check_choice, check_share, checked_noise, checked_numbers, checked_saliency, is_number, is_whole
+from ...batch import Batch
+from ...checks import check_number, check_share, check_whole, checked_noise, checked_numbers, checked_saliency
 from ...geometry.blocks import BlockPlan, cut_finer, spread
-from ...logits import Output
 from ...plan import PairPlan
+from ...saliency import CleanPass, clean_pass
 from ...sampling import resolved
 from ...solvers.compiled import Backend
 from ...solvers.energy import LabelCost
 from ...solvers.terms import OutOfRange, block_saliency, cut_terms, slack_of
-from ..base import CleanScale, Method, PairMethod, Prepared
-from .adversarial import adversarial_noise
+from ..base import Method, PairMethod
+from ..clean_loss import CleanLossMethod
 from .assignment import Rule, assigned_blocks
 from .graphcut import MOST_BLOCKS, check_labels_option, solve_masks
 
@@ -27,7 +28,7 @@ Blocks = int | tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PuzzleMix(PairMethod):
+class PuzzleMix(CleanLossMethod, PairMethod):
     """x̂_k shows in every block x or x', or both in parts, whichever is salient there; blocks may move to where they show.
 
     One number of ``blocks`` per side is drawn for the batch (a pair of numbers is rows and columns). The K masks minimise the
@@ -37,9 +38,9 @@ class PuzzleMix(PairMethod):
     in blocks of ``transport_size`` places (None: the mask's own).
 
     ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels in 0 … 1, in which colours count; without
-    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``clean_weight`` adds the loss of the clean
-    batch (:func:`multimix.mixed_loss`). With probability ``adv_p`` each, the samples in the first and in the second role get
-    adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the two coins.
+    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``clean_weight`` and ``clean_scale`` add the loss of the
+    clean batch (:class:`multimix.methods.clean_loss.CleanLossMethod`). With probability ``adv_p`` each, the
+    samples in the first and in the second role get adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the choices.
     """
 
     name = "puzzlemix"
@@ -66,8 +67,6 @@ class PuzzleMix(PairMethod):
     transport: Transport = "exact"
     transport_eps: float = 0.8
     transport_size: int | None = None
-    clean_weight: float = 0.0
-    clean_scale: CleanScale = "auto"
     adv_p: float = 0.0
     adv_eps: float = 10.0
     adv_roles: tuple[bool, bool] | None = None
@@ -83,25 +82,13 @@ class PuzzleMix(PairMethod):
         for name in ("mean", "std"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checked_numbers(name, getattr(self, name)))
-        for name, kind in (
-            ("cost", LabelCost),
-            ("transport", Transport),
-            ("clean_scale", CleanScale),
-            ("out_of_range", OutOfRange),
-            ("backend", Backend),
-        ):
-            check_choice(name, getattr(self, name), get_args(kind))
-        for name in ("beta", "gamma", "eta", "transport_eps", "clean_weight", "adv_eps"):
-            value = getattr(self, name)
-            if not is_number(value) or value < 0:
-                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
+        for name in ("beta", "gamma", "eta", "transport_eps", "adv_eps"):
+            check_number(name, getattr(self, name))
         if self.adv_eps > 255:
             raise ValueError(f"adv_eps counts in 255ths of the pixels' range, so it must lie in 0 … 255, got {self.adv_eps!r}")
-        for name, least in (("neighbourhood", 1), ("transport_size", 1), ("threads", 1)):
-            value, optional = getattr(self, name), name != "neighbourhood"
-            if not (optional and value is None) and not (is_whole(value) and value >= least):
-                none = ", or None" if optional else ""
-                raise ValueError(f"{name} must be a whole number, at least {least}{none}, got {value!r}")
+        check_whole("neighbourhood", self.neighbourhood)
+        for name in ("transport_size", "threads"):
+            check_whole(name, getattr(self, name), none=True)
         check_labels_option(self.labels, self.cost)
         roles = self.adv_roles
         if roles is not None and not (isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)):
@@ -118,8 +105,8 @@ class PuzzleMix(PairMethod):
 
     @property
     def accepts(self) -> tuple[str, ...]:
-        accepted = super().accepts
-        return (*accepted, "noise") if self.adv_p > 0 and "noise" not in accepted else accepted
+        noise = self.adv_p > 0 or "noise" in self.needs
+        return tuple(name for name in super().accepts if noise or name != "noise")
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         chosen = super().choose(generator=generator)
@@ -128,33 +115,36 @@ class PuzzleMix(PairMethod):
         first, second = (torch.rand(2, generator=resolved(generator), dtype=torch.float64) < self.adv_p).tolist()
         return replace(chosen, adv_roles=(first, second))
 
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
-        if "noise" in given or "noise" not in self.needs:
-            return super().prepare(model, x, y, generator=generator, output=output, given=given)
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
+        if "noise" in batch.given or "noise" not in self.needs:
+            return super().inputs(batch)
+        noise, clean = self._attack(batch)
+        told = {"noise": noise, "saliency": clean.saliency}
+        return {**told, "clean": clean} if self.clean_weight > 0 else told
+
+    def _attack(self, batch: Batch) -> tuple[Tensor, CleanPass]:
+        """Noise ``[B, C, *size]`` from one gradient step, and the pass over the randomly perturbed batch that gave it.
+
+        u · clip(δ + (ε + 2/255) sign(g), ±ε) in pixels = std · x + mean, which stay in 0 … 1: δ is uniform in ±ε, g the gradient
+        of the clean loss at x + δ, u one uniform number for the batch.
+        """
+        x, eps = batch.x, self.adv_eps / 255
         self._check_channels(x)
-        noise, clean = adversarial_noise(
-            model,
-            x,
-            y,
-            eps=self.adv_eps / 255,
-            mean=_per_channel(self.mean, x),
-            std=_per_channel(self.std, x),
-            slack=slack_of(x),
-            training=self.clean_weight > 0,
-            generator=generator,
-            output=output,
-        )
-        maps = {"noise": noise} if "saliency" in given else {"noise": noise, "saliency": clean.saliency}
-        return Prepared(maps, clean.loss, clean.logits) if self.clean_weight > 0 else Prepared(maps)
+        mean, std, slack = _per_channel(self.mean, x), _per_channel(self.std, x), slack_of(x)
+        pixels = x.detach() * std + mean
+        low, high = float(pixels.min()), float(pixels.max())
+        if not -slack <= low <= high <= 1 + slack:
+            raise ValueError(
+                f"adversarial noise needs pixels in 0 … 1, got {low:.3g} … {high:.3g}: "
+                "say with mean= and std= how x was normalised"
+            )
+        pixels = pixels.clamp(0, 1)
+        start = (torch.rand(x.shape, generator=batch.generator, dtype=x.dtype, device="cpu") * 2 - 1).to(x.device) * eps
+        start = (pixels + start).clamp(0, 1) - pixels
+        clean = clean_pass(batch.model, x + start / std, batch.y, training=self.clean_weight > 0, output=batch.output)
+        scale = torch.rand((), generator=batch.generator, dtype=torch.float64, device="cpu").item()
+        delta = (start + (eps + 2 / 255) * clean.gradient.sign()).clamp(-eps, eps) * scale
+        return ((pixels + delta).clamp(0, 1) - pixels) / std, clean
 
     def build(
         self,

@@ -1,25 +1,26 @@
 """RecursiveMix (Yang et al., 2022): the batch mixed before, made small, in K boxes around one centre."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_choice, check_share, check_spatial, is_number
+from ...batch import Batch, Criterion, Mixed
+from ...checks import check_number, check_share, check_spatial
 from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ...geometry.resized import Resize
 from ...hooks import named_layer, unwrapped
-from ...logits import Output
-from ...plan import PairPlan, Plan, UnmixedPlan
+from ...plan import PairPlan, UnmixedPlan
 from ...sampling import Sampler, check_path_options, checked_path, sample_path
-from ..base import PathMethod, Prepared, unmixed_plan
+from ..base import PathMethod, unmixed_plan
 from .plan import PastedPlan, fitted
-from .roi import roi_mean
+from .roi import captured, roi_mean, watched_layer
 
 Keep = Literal["first", "middle", "last", "random"]
+OmegaScale = Literal["plain", "per_class"]
 HISTORY = ("history_x", "history_target", "history_logits")
 
 
@@ -33,7 +34,8 @@ class RecursiveMix(PathMethod):
     ``resize``. ``keep`` says which of the K steps is the next history.
 
     With ``features``, the name of a layer that puts out ``[B, C, *places]``, and ``head``, that of one which makes logits of
-    ``[B, C]``, the loss gains ω λ̂_k CE(head(mean of the features over box k), softmax(history_logits)).
+    ``[B, C]``, the loss gains ω λ̂_k CE(head(mean of the features over box k), softmax(history_logits)). ``omega_scale`` is
+    ``per_class``, 1/C of it, beside a loss that is a mean over classes: it would count C times as much there.
     """
 
     name = "recursivemix"
@@ -47,6 +49,7 @@ class RecursiveMix(PathMethod):
     resize: Resize = "nearest"
     keep: Keep = "middle"
     omega: float = 0.1
+    omega_scale: OmegaScale = "plain"
     features: str | None = None
     head: str | None = None
 
@@ -54,10 +57,7 @@ class RecursiveMix(PathMethod):
         super().__post_init__()
         check_path_options(self.k, 1.0, self.sampler)
         check_share("area", self.area)
-        for name, kind in (("box", Fit), ("grid", Grid), ("resize", Resize), ("keep", Keep)):
-            check_choice(name, getattr(self, name), get_args(kind))
-        if not is_number(self.omega) or self.omega < 0:
-            raise ValueError(f"omega must be finite and at least 0, got {self.omega!r}")
+        check_number("omega", self.omega)
         if (self.features is None) != (self.head is None):
             raise ValueError(f"features and head are named together or not at all, got {self.features!r} and {self.head!r}")
         for name in ("features", "head"):
@@ -65,31 +65,24 @@ class RecursiveMix(PathMethod):
                 raise TypeError(f"{name} must be the name of a layer, got {getattr(self, name)!r}")
 
     @property
-    def accepts(self) -> tuple[str, ...]:
-        """The history, and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]``: areas before boxes are cut off."""
-        return (*HISTORY, "lam")
+    def own_loss(self) -> str | None:
+        return f"adds a loss of what layer {self.features!r} puts out" if self._is_consistent else None
 
     @property
-    def carries(self) -> tuple[str, ...]:
+    def history(self) -> tuple[str, ...]:
         return HISTORY
 
     @property
-    def watches(self) -> str | None:
-        return self.features if self.omega > 0 else None
+    def _is_consistent(self) -> bool:
+        return self.omega > 0 and self.features is not None
 
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
-        if self.watches is not None and self.head is not None:
-            named_layer(unwrapped(model)[0], self.head)  # else it would be missed at the second batch only
-        return Prepared({})
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
+        if self._is_consistent:  # else they would be missed at the second batch only
+            assert self.features is not None
+            assert self.head is not None
+            watched_layer(batch.model, self.features)
+            named_layer(unwrapped(batch.model)[0], self.head)
+        return {}
 
     def draw(
         self,
@@ -107,7 +100,7 @@ class RecursiveMix(PathMethod):
                 raise TypeError("RecursiveMix.plan needs history_x= and history_target= together, or no history at all")
             return unmixed_plan(x)
         _check_history(x, history_x, history_target, history_logits)
-        if self.watches is not None and history_logits is None:
+        if self._is_consistent and history_logits is None:
             raise TypeError("RecursiveMix.plan needs history_logits= for its consistency term; omega=0 leaves the term out")
         batch, size, rows = len(x), x.shape[2:], len(x) if self.per_pair else 1
         if lam is None:
@@ -136,9 +129,16 @@ class RecursiveMix(PathMethod):
             return int(torch.randint(k, (), generator=generator))
         return {"first": 0, "middle": (k - 1) // 2, "last": k - 1}[self.keep]
 
-    def extra_loss(self, model: nn.Module, plan: Plan, features: Tensor) -> Tensor:
+    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
+        if not self._is_consistent or not isinstance(mixed.plan, PastedPlan):
+            return super().loss(batch, mixed, criterion)
+        with captured(batch.model, self.features) as seen:
+            value = super().loss(batch, mixed, criterion)  # runs the model
+        scale = mixed.logits.shape[1] if self.omega_scale == "per_class" else 1
+        return value + self.consistency(batch.model, mixed.plan, seen[0]) * (mixed.share / scale)
+
+    def consistency(self, model: nn.Module, plan: PastedPlan, features: Tensor) -> Tensor:
         """The mean over rows of ω λ̂ CE(head(features of the box), what the model said about the whole history image)."""
-        assert isinstance(plan, PastedPlan)
         assert self.head is not None
         if not isinstance(features, Tensor) or features.ndim != 2 + len(plan.size):
             got = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -165,19 +165,19 @@ class RecursiveMix(PathMethod):
             ) from error
         return logits
 
-    def carried(self, plan: Plan, x: Tensor, target: Tensor, logits: Tensor) -> Mapping[str, Tensor]:
-        """``history_x``, ``history_target`` and ``history_logits``, if the step to be kept is among those of ``plan``."""
-        step = 0
+    def next_history(self, batch: Batch, mixed: Mixed) -> Mapping[str, Tensor]:
+        """The step to be kept, if it is among those of the plan; a batch mixed by another method leaves the history as it was."""
+        plan, step, size = mixed.plan, 0, len(batch.x)
         if isinstance(plan, PastedPlan):
             found = plan.kept.nonzero().flatten().tolist()
             if not found:
                 return {}
             step = found[0]
         elif not isinstance(plan, UnmixedPlan):
-            return {}
-        rows = slice(step * len(x), (step + 1) * len(x))
+            return {name: batch.given[name] for name in HISTORY if batch.given.get(name) is not None}
+        rows = slice(step * size, (step + 1) * size)
         with torch.no_grad():
-            past = (plan[step].mix(x), target[rows], logits[rows])
+            past = (plan[step].mix(batch.x), mixed.target[rows], mixed.logits[rows])
         return {name: _remembered(value) for name, value in zip(HISTORY, past, strict=True)}
 
 

@@ -1,21 +1,21 @@
 """SageMix (Lee et al., 2022): K clouds between two, in which salient parts of both keep their shape."""
 
-import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
-from typing import get_args
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_choice, check_finite, checked_saliency, is_whole
+from ...batch import Batch
+from ...checks import check_finite, check_number, check_whole, checked_saliency
 from ...logits import Output
 from ...plan import PairPlan
 from ...saliency import CleanLoss, clean_pass, root_mean_square
 from ...solvers.compiled import Backend
-from ..base import PairMethod, Prepared
+from ..base import PairMethod
 from .assignment import Matching, matched_points
 from .points import PointPlan, check_points, checked_order, drawn_points, kernel_shares, reordered, taken
 
@@ -34,7 +34,8 @@ class SageMix(PairMethod):
     published for DGCNN, 2.0 for PointNet; ``math.inf`` mixes all points alike. The target follows the mean of m.
 
     Every pair has its own path, as published; with ``per_pair=False`` one serves the batch. Points in the plane, ``[B, N, 2]``,
-    are mixed as well.
+    are mixed as well. ``plan`` needs ``saliency [B, N]``, one number per point (:func:`point_saliency`), and takes
+    ``order [B, N]``: an assignment of your own, any permutation for every pair.
     """
 
     name = "sagemix"
@@ -50,38 +51,15 @@ class SageMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("assignment", self.assignment, get_args(Matching))
-        check_choice("backend", self.backend, get_args(Backend))
         if not isinstance(self.sigma, Real) or not self.sigma >= SMALLEST_SIGMA:
             raise ValueError(f"sigma must be at least {SMALLEST_SIGMA:g}, got {self.sigma!r}")
-        if not isinstance(self.eps, Real) or not 0 < self.eps < math.inf:
-            raise ValueError(f"eps must be finite and above 0, got {self.eps!r}")
-        if self.threads is not None and not (is_whole(self.threads) and self.threads >= 1):
-            raise ValueError(f"threads must be a whole number, at least 1, or None, got {self.threads!r}")
+        check_number("eps", self.eps, above=0)
+        check_whole("threads", self.threads, none=True)
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, N]``, one number per point: see :func:`point_saliency`."""
-        return ("saliency",)
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        """As other pair methods, and ``order [B, N]``: an assignment of your own, any permutation for every pair."""
-        return (*super().accepts, "order")
-
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
-        if "saliency" in given:
-            return Prepared({})
-        return Prepared({"saliency": point_saliency(model, x, y, output=output)})
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
+        if "saliency" in batch.given:
+            return {}
+        return {"saliency": point_saliency(batch.model, batch.x, batch.y, output=batch.output)}
 
     def build(
         self,

@@ -71,7 +71,8 @@ class MixBlock(MaskNetwork):
     ``momentum``, ``last`` and ``steps``): ``[B, channels, *places]``, as many axes of places as the input has. The maps start
     with weights from N(0, 0.01²), drawn from ``generator``.
 
-    Hand :meth:`parameters_to_train` to the optimiser, and call :meth:`update` after each of its steps.
+    An optimiser trains those weights that require a gradient, which those of the slow copy do not; call :meth:`update` after
+    each of its steps.
     """
 
     def __init__(
@@ -109,10 +110,6 @@ class MixBlock(MaskNetwork):
 
     def __repr__(self) -> str:
         return f"MixBlock(layer={self.encoder.layer!r}, channels={self.channels}, kappa={self.kappa})"
-
-    def parameters_to_train(self) -> list[nn.Parameter]:
-        """The weights of the block without those of the slow copy, which no optimiser may hold."""
-        return [value for name, value in self.named_parameters() if not name.startswith("encoder.")]
 
     def update(self, model: nn.Module) -> None:
         """The slow copy's step towards ``model``."""
@@ -179,8 +176,8 @@ class NewBlock(NewNetwork):
             if not (name == "momentum" and value is None) and (not is_number(value) or not 0 <= value <= 1):
                 raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
 
-    def made(
-        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
+    def make(
+        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, learn: bool = True
     ) -> MixBlock:
         momentum = self.momentum
         if momentum is None:

@@ -1,14 +1,15 @@
 """SAMix (Li et al., 2021): K masks from a network that learns where to show whom, beside the model and from a slow copy of it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_choice, check_share, check_spatial, is_number
+from ...batch import Batch, Criterion, Mixed
+from ...checks import check_number, check_share, check_spatial, is_number
 from ...logits import Output
 from ...loss import soft_cross_entropy
 from ...mixing import mix
@@ -16,7 +17,7 @@ from ...plan import MaskPlan, PairPlan, even_mask
 from ...saliency import check_classes, clean_logits
 from ...sampling import random_partner, sample_path
 from ...target import soft_target
-from ..base import CleanScale, PairMethod, Prepared
+from ..base import Method, PairMethod
 from .block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
 
 
@@ -24,18 +25,18 @@ from .block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_
 class SAMix(PairMethod):
     """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k from ``block`` at ρ_k = 1 − λ_k; the label is (1 − λ_k) y + λ_k y', whatever the mask.
 
-    :func:`multimix.mixed_loss` adds ``clean`` times the loss of the clean batch and, with ``train_block``, the block's own loss
-    on a draw (π, ρ) of its own: the cross-entropy of its slow copy on a mixed batch and ``mask_weight`` times
+    :func:`multimix.mixed_loss` adds ``clean_weight`` times the loss of the clean batch and, with ``train_block``, the block's own
+    loss on a draw (π, ρ) of its own: the cross-entropy of its slow copy on a mixed batch and ``mask_weight`` times
     :func:`.block.mask_loss` (``mask_slack``, ``variance_weight``, ``mask_average``). One ``backward`` then trains
     both, the model by the first two terms only and the block by the last only. With neither, ``mixed_logits`` and ``Mix`` work.
 
     Where λ or 1 − λ is at most ``margin`` the step is plain mixup. With probability ``rescale_p`` masks are rescaled such that
     their mean is λ_k. ``monotone`` takes the cumulative maximum over k, so that masks nest. With ``eta`` the block's loss is
-    a binary one of each class in which classes outside the pair weigh ``eta``.
+    a binary one of each class in which classes outside the pair weigh ``eta``. ``plan`` takes ``features [B, C, *places]`` of the
+    block's slow copy instead of asking for them.
     """
 
     name = "samix"
-    works_with = "block"
     aliases = ("boostingmix",)
     published = MappingProxyType(
         {
@@ -55,7 +56,7 @@ class SAMix(PairMethod):
     rescale_p: float = 0.25
     monotone: bool = False
     train_block: bool = True
-    clean: float = 1.0
+    clean_weight: float = 1.0
     mask_weight: float = 0.1
     mask_slack: float = 0.1
     variance_weight: float = 2.0
@@ -74,49 +75,50 @@ class SAMix(PairMethod):
             check_share(name, getattr(self, name))
         if not is_number(self.margin) or not 0 <= self.margin <= 0.5:
             raise ValueError(f"margin must lie in 0 … 0.5, got {self.margin!r}")
-        for name in ("clean", "mask_weight", "variance_weight", "eta"):
-            value = getattr(self, name)
-            if not (name == "eta" and value is None) and not (is_number(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
-        check_choice("mask_average", self.mask_average, get_args(Average))
+        for name in ("clean_weight", "mask_weight", "variance_weight"):
+            check_number(name, getattr(self, name))
+        check_number("eta", self.eta, none=True)
 
     @property
-    def accepts(self) -> tuple[str, ...]:
-        """``features [B, C, *places]`` of the block's slow copy may be handed in instead of being asked for."""
-        return (*super().accepts, "features")
+    def own_loss(self) -> str | None:
+        if self.clean_weight > 0:
+            return f"adds a clean loss of weight {self.clean_weight:g}"
+        return "trains its block by a loss (train_block=False leaves it out)" if self.train_block else None
 
     @property
-    def networks(self) -> Mapping[str, nn.Module]:
-        return {"block": self.block} if isinstance(self.block, MaskNetwork) else {}
+    def modules(self) -> nn.ModuleDict:
+        return nn.ModuleDict({"block": self.block} if isinstance(self.block, MaskNetwork) else {})
 
-    @property
-    def learners(self) -> tuple[MixBlock, ...]:
-        return (self.block,) if self.train_block and isinstance(self.block, MixBlock) else ()
+    def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
+        bound = super().bind(model, images, **options)
+        if bound is not self and not self.train_block:
+            bound.modules.requires_grad_(False)
+        return bound
 
-    @property
-    def clean_weight(self) -> float:
-        return self.clean
+    def after_step(self, model: nn.Module) -> None:
+        """The block's slow copy follows the model."""
+        if self.train_block and isinstance(self.block, MixBlock):
+            self.block.update(model)
 
-    @property
-    def clean_scale(self) -> CleanScale:
-        return "loss"
-
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
         assert isinstance(self.block, MaskNetwork)
         told: dict[str, Tensor] = {}
-        if self.train_block or "features" not in given:
-            told["features"] = self.block.features(x)
-        own = self.block_loss(x, y, told["features"], generator=generator, output=output) if self.train_block else None
-        return Prepared(told, logits=clean_logits(model, x, output) if self.clean > 0 else None, own=own)
+        if self.train_block or "features" not in batch.given:
+            told["features"] = self.block.features(batch.x)
+        if self.train_block:
+            told["block_loss"] = self.block_loss(
+                batch.x, batch.y, told["features"], generator=batch.generator, output=batch.output
+            )
+        if self.clean_weight > 0:
+            told["clean_logits"] = clean_logits(batch.model, batch.x, batch.output)
+        return told
+
+    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
+        value = super().loss(batch, mixed, criterion)
+        if mixed.first and self.clean_weight > 0:
+            logits = batch.given["clean_logits"]
+            value = value + self.clean_weight * criterion(logits, batch.target_rows(logits.shape[1]))
+        return value + batch.given["block_loss"] if mixed.first and self.train_block else value
 
     def block_loss(self, x: Tensor, y: Tensor, features: Tensor, *, generator: Generator, output: Output | None = None) -> Tensor:
         """What the block learns from, on one draw (π, ρ) of its own; gradients reach nothing but the block."""

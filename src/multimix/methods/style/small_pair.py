@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import interpolate, mse_loss
 
-from ...checks import is_number, is_whole
+from ...checks import check_number, check_whole
 from ...sampling import resolved, seeded
 from ..base import NewNetwork
 from .adain import StylePair, adain
@@ -84,16 +84,13 @@ class NewPair(NewNetwork):
 
     def __post_init__(self) -> None:
         for name, least in (("width", 1), ("steps", 2), ("batch", 1)):
-            value = getattr(self, name)
-            if not is_whole(value) or value < least:
-                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
-        if not is_number(self.rate) or self.rate <= 0:
-            raise ValueError(f"rate must be finite and above 0, got {self.rate!r}")
+            check_whole(name, getattr(self, name), least)
+        check_number("rate", self.rate, above=0)
 
-    def made(
-        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, blank: bool = False
+    def make(
+        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, learn: bool = True
     ) -> StylePair:
-        if blank:
+        if not learn:
             return small_style_pair(images.shape[1], self.width, generator=generator).to(images.device)
         return train_style_pair(images, steps=self.steps, batch=self.batch, width=self.width, rate=self.rate, generator=generator)
 

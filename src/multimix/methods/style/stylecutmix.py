@@ -1,19 +1,18 @@
 """StyleCutMix (Hong et al., 2021): K boxes of the sample before the partner, each partly in the other's style."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from ...checks import check_choice, check_share, is_number
+from ...batch import Batch
+from ...checks import check_choice, check_number, check_share
 from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
-from ...logits import Output
 from ...plan import PairPlan
 from ...sampling import sample_path
-from ..base import Prepared
 from .adain import ClassDistances
 from .plans import StyledBoxPlan
 from .stylemix import StyleMethod
@@ -35,7 +34,6 @@ class StyleCutMix(StyleMethod):
     """
 
     name = "stylecutmix"
-    works_with = "pair"
     aliases = ("style_cutmix",)
     published = MappingProxyType({"alpha1": "alpha", "alpha2": "gamma_alpha", "r": "content_weight", "prob": "p"})
     gamma: float | Gamma = "beta"
@@ -47,16 +45,12 @@ class StyleCutMix(StyleMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("box", self.box, get_args(Fit))
-        check_choice("grid", self.grid, get_args(Grid))
         if isinstance(self.gamma, str):
             check_choice("gamma", self.gamma, (*get_args(Gamma), "a number in 0 … 1"))
         else:
             check_share("gamma", self.gamma)
         for name in ("gamma_alpha", "delta"):
-            value = getattr(self, name)
-            if not is_number(value) or value <= 0:
-                raise ValueError(f"{name} must be finite and above 0, got {value!r}")
+            check_number(name, getattr(self, name), above=0)
         if self.distances is not None and not isinstance(self.distances, ClassDistances):
             object.__setattr__(self, "distances", ClassDistances(self.distances))
         if self.gamma == "auto" and self.distances is None:
@@ -67,17 +61,8 @@ class StyleCutMix(StyleMethod):
         """``label [B]``, or probabilities ``[B, C]``, where γ follows the classes."""
         return ("label",) if self.gamma == "auto" else ()
 
-    def prepare(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: Generator,
-        output: Output | None = None,
-        given: Collection[str] = (),
-    ) -> Prepared:
-        return Prepared({"label": y} if self.needs and "label" not in given else {})
+    def inputs(self, batch: Batch) -> Mapping[str, Any]:
+        return {"label": batch.y} if self.needs else {}
 
     def build(
         self,

@@ -1,6 +1,6 @@
 """StyleMix (Hong et al., 2021): content and style of two images mixed apart, at K points of two paths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_batch, check_share, checked_numbers, is_whole
+from ...checks import check_batch, check_share, check_whole, checked_numbers
 from ...plan import PairPlan
 from ...sampling import checked_path, sample_path
 from ..base import Method, PairMethod
@@ -47,12 +47,11 @@ class StyleMethod(PairMethod):
             raise ValueError(f"std must be positive, got {self.std!r}")
         object.__setattr__(self, "std", std)
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
-        if self.side is not None and (not is_whole(self.side) or self.side < 1):
-            raise ValueError(f"side must be a whole number of pixels, at least 1, or None to keep the size, got {self.side!r}")
+        check_whole("side", self.side, none=True)
 
     @property
     def accepts(self) -> tuple[str, ...]:
-        return super().accepts if self.tie else (*super().accepts, "style_lam")
+        return tuple(name for name in super().accepts if name != "style_lam" or not self.tie)
 
     @property
     def space(self) -> StyleSpace:
@@ -61,23 +60,14 @@ class StyleMethod(PairMethod):
         return StyleSpace(pair=pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
 
     @property
-    def networks(self) -> Mapping[str, nn.Module]:
+    def modules(self) -> nn.ModuleDict:
         if isinstance(self.pair, StylePair):
-            return {"encoder": self.pair.encoder, "decoder": self.pair.decoder}
-        return {"pair": self.pair} if isinstance(self.pair, nn.Module) else {}
+            return nn.ModuleDict({"encoder": self.pair.encoder, "decoder": self.pair.decoder})
+        return nn.ModuleDict({"pair": self.pair} if isinstance(self.pair, nn.Module) else {})
 
-    def fitted(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        *,
-        updates: int | None = None,
-        generator: Generator | None = None,
-        blank: bool = False,
-    ) -> Method:
+    def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
         check_batch(images)
-        seen = self.space.inward(images)  # the pair learns from what it will be given
-        return super().fitted(model, seen, updates=updates, generator=generator, blank=blank)
+        return super().bind(model, self.space.inward(images), **options)  # the pair learns from what it will be given
 
     def draw(
         self,
@@ -117,7 +107,6 @@ class StyleMix(StyleMethod):
     """
 
     name = "stylemix"
-    works_with = "pair"
     aliases = ("style_mix",)
     published = MappingProxyType({"alpha1": "alpha", "r": "content_weight", "prob": "p"})
     alpha: float = 0.5

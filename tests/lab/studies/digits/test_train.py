@@ -36,7 +36,7 @@ def test_every_arm_learns_far_above_chance(outcomes, one):
     assert all(math.isfinite(getattr(found, name)) for name in ("ece", "brier", "nll", "confidence"))
     assert 0 <= found.ece <= 100
     assert 10 < found.confidence <= 100
-    unmixed = 1 if one.method.carries else 0  # a method that needs the batch before has none at first
+    unmixed = 1 if one.method.history else 0  # a method that needs the batch before has none at first
     assert found.rows == BRIEF.batch * ((BRIEF.steps - unmixed) * (one.k or 1) + unmixed)
     assert found.cpu_seconds > 0
 

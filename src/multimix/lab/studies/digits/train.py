@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from .... import mixed_terms
 from ....methods import NoMix
+from ....methods.base import trained_parameters
 from ....sampling import seeded
 from ...evaluation.calibration import BINS, calibration
 from ...evaluation.predictions import Predictions
@@ -92,10 +93,9 @@ def outcome(arm: Arm, seed: int, settings: Settings) -> Outcome:
 
 def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -> int:
     """Train ``net`` in place; the number of rows, mixed or not, that it was trained on."""
-    method = arm.method.fitted(net, data.x, updates=settings.steps, generator=seeded(seed, FITTING))
-    beside = (weight for learner in method.learners for weight in learner.parameters_to_train())
+    method = arm.method.bind(net, data.x, updates=settings.steps, generator=seeded(seed, FITTING))
     optimizer = torch.optim.SGD(
-        [*net.parameters(), *beside],
+        [*net.parameters(), *trained_parameters(method)],
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
@@ -121,8 +121,7 @@ def train(net: SmallNet, arm: Arm, data: Split, seed: int, settings: Settings) -
         optimizer.zero_grad()
         part.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        for learner in method.learners:
-            learner.update(net)
+        method.after_step(net)
         schedule.step()
         carried, rows = part.carried, rows + len(part.logits)
     return rows
