@@ -6,7 +6,7 @@ from PIL import Image
 from torch import nn
 
 from multimix.lab.data import Files
-from multimix.lab.data.picture import read_picture
+from multimix.lab.data.reading import read_picture
 
 CLASSES = ("red", "green", "blue")
 

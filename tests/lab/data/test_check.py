@@ -1,12 +1,11 @@
 import pytest
 
-from multimix.lab.data import DATASETS
-from multimix.lab.data.base import BadFile
-from multimix.lab.data.check import checked
+from multimix.lab.data import DATASETS, BadFile
+from multimix.lab.data.check import check
 
 
 def states(folder, **options):
-    return {found.name: found for found in checked(folder, **options) if found.state != "absent"}
+    return {found.name: found for found in check(folder, **options) if found.state != "absent"}
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_a_complete_set_is_called_complete(tmp_path, write, monkeypatch):
 
 
 def test_absent_sets_say_what_was_looked_for(tmp_path):
-    found = {entry.name: entry for entry in checked(tmp_path)}
+    found = {entry.name: entry for entry in check(tmp_path)}
     assert {entry.state for entry in found.values()} == {"absent"}
     assert found["cub200"].lines == ("no folder CUB_200_2011",)
     assert "digits" not in found
@@ -101,13 +100,13 @@ def test_other_bytes_than_the_official_ones_show_in_the_checksum_of_a_complete_s
 def test_progress_counts_files(tmp_path, write):
     write.cub(tmp_path)
     seen = []
-    checked(tmp_path, progress=lambda *values: seen.append(values))
-    assert seen == [("cub200", i, 5) for i in range(1, 6)]
+    check(tmp_path, progress=lambda *values: seen.append(values))
+    assert seen == [(i, 5) for i in range(1, 6)]
 
 
 def test_no_folder_is_one_sentence(tmp_path):
     with pytest.raises(BadFile, match="none must be a folder, it does not exist$"):
-        checked(tmp_path / "none")
+        check(tmp_path / "none")
     (tmp_path / "file").write_text("")
     with pytest.raises(BadFile, match="file must be a folder, it is a file$"):
-        checked(tmp_path / "file")
+        check(tmp_path / "file")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from multimix.lab.data.base import BadFile
+from multimix.lab.data import BadFile
 from multimix.lab.data.cub import read_cub200
 
 

@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from multimix.lab.data.base import BadFile
+from multimix.lab.data import BadFile
 from multimix.lab.data.fashion_mnist import read_fashion_mnist
 
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from multimix.lab.data.base import BadFile
+from multimix.lab.data import BadFile
 from multimix.lab.data.imagenet import read_imagenet
-from multimix.lab.data.picture import read_picture
+from multimix.lab.data.reading import read_picture
 
 ANNOTATION = "<annotation><filename>x</filename>{}</annotation>"
 OBJECT = "<object><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"

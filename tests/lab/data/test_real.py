@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimix.lab.data import DATASETS, Augment, CenterCrop, Loader, Normalise, RandomResizedCrop, Resize
-from multimix.lab.data.check import checked
+from multimix.lab.data.check import check
 from real_data import real, real_folder
 
 
@@ -58,4 +58,4 @@ def test_speech_commands_are_normalised_and_loud_in_low_bins(tmp_path):
 
 
 def test_what_is_there_is_complete_or_partial():
-    assert {found.state for found in checked(real_folder("cifar100"))} <= {"complete", "partial", "absent"}
+    assert {found.state for found in check(real_folder("cifar100"))} <= {"complete", "partial", "absent"}

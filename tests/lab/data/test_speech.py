@@ -4,8 +4,8 @@ import numpy
 import pytest
 import torch
 
-from multimix.lab.data.base import BadFile
-from multimix.lab.data.speech import clip_length, read_samples, read_spectrogram, read_speech_commands_v1, spectrograms
+from multimix.lab.data import BadFile
+from multimix.lab.data.speech import clip_length, read_samples, read_spectrogram, read_speech_commands, spectrograms
 
 
 def expected(clip):
@@ -53,7 +53,7 @@ def test_a_tone_is_found_in_its_bin_but_for_the_reflected_ends():
 @pytest.mark.parametrize(("cached", "workers"), [(False, 0), (True, 0), (False, 2)])
 def test_clips_are_split_by_the_official_lists(tmp_path, write, cached, workers):
     base = write.speech(tmp_path)
-    splits = read_speech_commands_v1(tmp_path, cache=tmp_path / "cache" if cached else None, workers=workers)
+    splits = read_speech_commands(1, tmp_path, cache=tmp_path / "cache" if cached else None, workers=workers)
     assert splits.train.classes == ("up", "yes")
     assert {part: split.labels.tolist() for part, split in splits.parts.items()} == {
         "train": [0, 0, 1], "validation": [0], "test": [0, 1],
@@ -65,8 +65,8 @@ def test_clips_are_split_by_the_official_lists(tmp_path, write, cached, workers)
 
 def test_the_cache_may_be_the_data_folder_itself(tmp_path, write):
     base = write.speech(tmp_path)
-    first = read_speech_commands_v1(base, cache=base)
-    again = read_speech_commands_v1(base, cache=base)
+    first = read_speech_commands(1, base, cache=base)
+    again = read_speech_commands(1, base, cache=base)
     assert again.train.classes == ("up", "yes")
     assert torch.equal(first.train.pixels, again.train.pixels)
     assert len(list(base.glob("*.array"))) == 3
@@ -90,8 +90,8 @@ def test_every_bad_clip_is_named_and_can_be_skipped(tmp_path, write):
     for sentence, spoil in cases.items():
         spoil()
         with pytest.raises(BadFile, match=rf"^[^\n]*up/0_nohash_0.wav [^\n]*{sentence}[^\n]*$"):
-            read_speech_commands_v1(base)
-        splits = read_speech_commands_v1(base, skip_bad=True)
+            read_speech_commands(1, base)
+        splits = read_speech_commands(1, base, skip_bad=True)
         assert splits.train.labels.tolist() == [0, 1]
         assert len(splits.train.skipped) == 1
         torch.testing.assert_close(splits.train.pixels[0], read_spectrogram(str(base / "up/2_nohash_0.wav")), rtol=0, atol=1e-5)
@@ -112,13 +112,13 @@ def test_missing_lists_and_empty_folders_are_named(tmp_path, write):
     base = write.speech(tmp_path)
     (base / "testing_list.txt").unlink()
     with pytest.raises(BadFile, match="testing_list.txt is missing"):
-        read_speech_commands_v1(tmp_path)
+        read_speech_commands(1, tmp_path)
     empty = tmp_path / "empty" / "speech_commands_v0.01"
     (empty / "up").mkdir(parents=True)
     for name in ("validation_list.txt", "testing_list.txt"):
         (empty / name).write_text("")
     with pytest.raises(BadFile, match="must hold .wav files in one folder per word, it has none"):
-        read_speech_commands_v1(empty)
+        read_speech_commands(1, empty)
     (empty / "up").rmdir()
     with pytest.raises(BadFile, match="must hold one folder per class, it has none"):
-        read_speech_commands_v1(empty)
+        read_speech_commands(1, empty)

@@ -3,8 +3,8 @@ import pytest
 import torch
 from PIL import Image
 
-from multimix.lab.data.base import BadFile
-from multimix.lab.data.bulk import without_bad
+from multimix.lab.data import BadFile
+from multimix.lab.data.reading import without_bad
 from multimix.lab.data.tiny_imagenet import read_tiny_imagenet, tiny_imagenet_files
 
 

@@ -8,7 +8,7 @@ import torch
 
 from drawn import noise, written
 from multimix.lab.data import Augment, BadFile, CenterCrop, Flip, Images, Normalise, Resize
-from multimix.lab.data.picture import read_picture
+from multimix.lab.data.reading import read_picture
 from multimix.lab.evaluation.boxes import BoxedBatches, clipped, covered, iou, largest_box, one_bar, seen_boxes, with_boxes
 
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 from drawn import Painter, drawing, noise, written
 from multimix.lab.data import Augment, Images, Loader, Resize
-from multimix.lab.data.crops import resized
-from multimix.lab.data.picture import read_picture
+from multimix.lab.data.augment import resize
+from multimix.lab.data.reading import read_picture
 from multimix.lab.evaluation.corruption import (
     BACKGROUND,
     COMMON,
@@ -73,7 +73,7 @@ def test_the_background_is_that_of_the_donor(tmp_path):
     found, _ = corrupted_split(split, "background_replaced", seed=4).batch(torch.arange(5))
     for row in range(5):
         mask = foreground(row, clean[row].shape[1:])
-        donor = resized(clean[donors[row]][None], tuple(clean[row].shape[1:]))[0]
+        donor = resize(clean[donors[row]][None], tuple(clean[row].shape[1:]))[0]
         assert torch.equal(found[row][:, ~mask], donor[:, ~mask])
 
 

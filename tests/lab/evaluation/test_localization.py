@@ -10,7 +10,7 @@ from torch import nn
 
 from drawn import CLASSES, Painter, drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Files, Resize
-from multimix.lab.data.picture import read_picture
+from multimix.lab.data.reading import read_picture
 from multimix.lab.evaluation.boxes import iou, largest_box
 from multimix.lab.evaluation.cam import CamLayers
 from multimix.lab.evaluation.error import proportion

@@ -9,7 +9,7 @@ from PIL import Image
 import multimix
 from made_up import Demanding, Needy
 from multimix import SAGE, CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
-from multimix.lab.data.cloud_picture import cloud_picture
+from multimix.lab.data.shapes import cloud_picture
 from multimix.lab.look import cases as look_cases
 from multimix.lab.look.cases import options, words
 from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure

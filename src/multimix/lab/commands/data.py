@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ..terminal import note
 
@@ -22,20 +23,43 @@ def data(
     folder: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where a fetched set goes.")] = Path("data"),
     deep: Annotated[bool, tyro.conf.arg(help="Check: decode every file and compare checksums, not only read headers.")] = False,
 ) -> None:
-    """Download a data set from its official address, or tell what is in a folder and what is wrong with it.
+    """Download a data set from its official address, or show what is in a folder and what is wrong with it.
 
-    A download that was stopped goes on where it was; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100,
-    tiny_imagenet, cub200, speech_commands_v1, speech_commands_v2, fashion_mnist (ImageNet needs registration at its site).
+    An interrupted download resumes; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100, tiny_imagenet,
+    cub200, speech_commands_v1, speech_commands_v2, fashion_mnist (ImageNet needs registration at its site).
 
     Try it:
       multimix data fetch cifar100 --folder data
       multimix data check data
       multimix data check data --deep
     """
-    from .data_runner import check, fetch
+    from rich.progress import DownloadColumn, MofNCompleteColumn
+
+    from ..data.check import check
+    from ..data.fetch import fetch
 
     if action == "fetch":
-        print(f"wrote {fetch(what, folder, note=note)}")
+        with _progress_bar(f"Fetching {what}", DownloadColumn()) as progress:
+            path = fetch(what, folder, progress=progress, note=note)
+        print(f"wrote {path}")
         return
-    for line in check(Path(what), deep=deep):
-        print(line)
+    with _progress_bar("Checking", MofNCompleteColumn()) as progress:
+        states = check(what, deep=deep, progress=progress)
+    for name, state, lines in states:
+        if state != "absent":
+            print(f"{name}: {state}", *lines, sep="\n  ")
+    if absent := [name for name, state, _ in states if state == "absent"]:
+        print(f"not there: {', '.join(absent)}")
+
+
+@contextmanager
+def _progress_bar(words: str, count: Any) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the error stream, if it is a terminal; called with what is done and how much there is in all."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn(words), BarColumn(), count, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(words, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

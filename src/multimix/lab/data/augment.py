@@ -7,6 +7,7 @@ Pixels are uint8 in 0 … 255 or floating point in 0 … 1 until they are normal
 black, as in the reference protocols, not the mean colour.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,8 +16,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from .base import Pixels
-from .crops import Size, check_size, crop_boxes, cut, resized, sides
+# Images of one size are one tensor [B, C, H, W], images of several sizes a list of [C, H, W].
+Pixels = Tensor | list[Tensor]
+# A number is a square, a pair is height and width.
+Size = int | tuple[int, int]
+TRIES = 10  # of a random-resized crop until one fits
 
 
 class Step(Protocol):
@@ -83,7 +87,7 @@ class RandomResizedCrop:
     size: Size
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    numbers = 22
+    numbers = 2 * TRIES + 2
 
     def __post_init__(self) -> None:
         check_size(self.size)
@@ -97,7 +101,7 @@ class RandomResizedCrop:
         boxes = crop_boxes(drawn, x.shape[2], x.shape[3], self.scale, self.ratio)
         return torch.cat(
             [
-                resized(x[i : i + 1, :, top : top + height, left : left + width], self.size)
+                resize(x[i : i + 1, :, top : top + height, left : left + width], self.size)
                 for i, (top, left, height, width) in enumerate(boxes.tolist())
             ]
         )
@@ -141,7 +145,7 @@ class Resize:
         if isinstance(size, int):
             short = min(x.shape[2:])
             size = (max(1, round(x.shape[2] * size / short)), max(1, round(x.shape[3] * size / short)))
-        return torch.cat([resized(x[i : i + 1], size) for i in range(len(x))])
+        return torch.cat([resize(x[i : i + 1], size) for i in range(len(x))])
 
 
 @dataclass(frozen=True)
@@ -229,3 +233,58 @@ class Augment:
 def in_unit_range(x: Tensor) -> Tensor:
     """float32: uint8 in 0 … 255 as 0 … 1, anything else as it is."""
     return x.float() / 255 if x.dtype == torch.uint8 else x.float()
+
+
+def check_size(size: Size) -> None:
+    """Raise unless ``size`` is one or two positive numbers."""
+    if min(sides(size)) < 1:
+        raise ValueError(f"size must be at least 1, got {size}")
+
+
+def sides(size: Size) -> tuple[int, int]:
+    """Height and width."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def cut(x: Tensor, corner: Tensor, height: int, width: int) -> Tensor:
+    """``[B, C, height, width]``: of every image the window whose upper left pixel is ``corner [B, 2]`` (row, column)."""
+    batch, channels, _, full = x.shape
+    rows = corner[:, 0, None] + torch.arange(height)
+    columns = corner[:, 1, None] + torch.arange(width)
+    index = (rows[:, :, None] * full + columns[:, None, :]).reshape(batch, 1, -1)
+    return x.reshape(batch, channels, -1).gather(2, index.expand(-1, channels, -1)).reshape(batch, channels, height, width)
+
+
+def crop_boxes(drawn: Tensor, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> Tensor:
+    """``[B, 4]``: top, left, height, width of random-resized crops of images of one size.
+
+    ``drawn [B, 22]`` holds ten tries of (area, shape), and one place. The first try that fits is taken.
+    """
+    area = (scale[0] + (scale[1] - scale[0]) * drawn[:, :TRIES]) * (height * width)
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    shape = torch.exp(low + (high - low) * drawn[:, TRIES : 2 * TRIES])
+    sizes = torch.stack([(area / shape).sqrt(), (area * shape).sqrt()], 2).round().long()
+    fits = ((sizes >= 1) & (sizes <= torch.tensor([height, width]))).all(2)
+    # argmax finds the first of equal values.
+    first = fits.byte().argmax(1)
+    size = sizes[torch.arange(len(drawn)), first]
+    size = torch.where(fits.any(1, keepdim=True), size, torch.tensor(_largest(height, width, ratio)))
+    room = torch.tensor([height, width]) - size
+    corner = torch.where(fits.any(1, keepdim=True), (drawn[:, 2 * TRIES :] * (room + 1)).long(), room // 2)
+    return torch.cat([corner, size], 1)
+
+
+def resize(x: Tensor, size: Size) -> Tensor:
+    """``x [B, C, H, W]`` at another size, bilinear, smoothed when it shrinks; uint8 stays uint8, rounded."""
+    # The fastest memory order, and one for all: rows go the same way whether they were stacked or came one by one.
+    x = x.contiguous(memory_format=torch.channels_last)
+    return functional.interpolate(x, size=sides(size), mode="bilinear", antialias=True, align_corners=False)
+
+
+def _largest(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int]:
+    """Height and width of the largest part with an allowed shape."""
+    if width < height * ratio[0]:
+        return min(height, round(width / ratio[0])), width
+    if width > height * ratio[1]:
+        return height, min(width, round(height * ratio[1]))
+    return height, width

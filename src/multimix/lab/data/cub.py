@@ -5,9 +5,8 @@ from pathlib import Path
 
 import torch
 
-from .base import BadFile, Files, Splits, located, text_lines
-from .bulk import without_bad
-from .picture import read_picture
+from .datasets import IMAGENET_MEAN, IMAGENET_STD, DataSet, Files, Source, Splits, register
+from .reading import BadFile, find_folder, read_picture, text_lines, without_bad
 
 FOLDERS = ("CUB_200_2011",)
 
@@ -18,7 +17,7 @@ def read_cub200(folder: str | Path, *, short_side: int | None = None, skip_bad: 
     ``short_side`` resizes while reading (the boxes stay as they are). ``skip_bad`` decodes every file once, by ``workers``
     processes.
     """
-    base = located(folder, FOLDERS, ("images.txt", "classes.txt"))
+    base = find_folder(folder, FOLDERS, ("images.txt", "classes.txt"))
     names = _column(base / "images.txt", 1)
     numbers = list(names)
     class_names = _column(base / "classes.txt", 1)
@@ -71,3 +70,12 @@ def _boxes(path: Path, numbers: list[str]) -> dict[str, torch.Tensor]:
         if isinstance(error, BadFile):
             raise
         raise BadFile(f"{path} must hold numbers, it does not ({error})") from None
+
+
+# fmt: off
+register(DataSet(
+    "cub200", read_cub200, 200, IMAGENET_MEAN, IMAGENET_STD, (3, 224, 224), {"train": 5_994, "test": 5_794}, FOLDERS,
+    sources=[Source(  # beside its folder the archive has only attributes.txt, a list of words
+        "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1", "CUB_200_2011.tgz", 1_150_585_339,
+        "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081", "tar.gz", "CUB_200_2011")],
+))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from .base import Images, Splits
+from .datasets import DataSet, Images, Splits, register
 
 CLASSES = tuple("0123456789")
 
@@ -26,3 +26,10 @@ def read_digits(folder: str | Path | None = None) -> Splits[Images]:
         for_training[rows[: len(rows) * 4 // 5]] = True
     train = Images(pixels[for_training], labels[for_training], CLASSES)
     return Splits("digits", {"train": train, "test": Images(pixels[~for_training], labels[~for_training], CLASSES)})
+
+
+# fmt: off
+register(DataSet(
+    "digits", read_digits, 10, (0.3054,), (0.3753,), (1, 8, 8), {"train": 1_433, "test": 364},
+    not_fetched="digits need not be fetched, they come with scikit-learn",
+))

@@ -1,6 +1,7 @@
 """Fashion-MNIST in its official IDX files, packed by gzip or not: 28 × 28 grey images of ten kinds of clothes."""
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 from typing import IO
@@ -8,7 +9,8 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from .base import BadFile, Images, Splits, located
+from .datasets import DataSet, Images, Source, Splits, register
+from .reading import BadFile, find_folder
 
 FOLDERS = ("fashion-mnist", "FashionMNIST/raw")
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -22,7 +24,7 @@ IMAGES, LABELS = 0x0803, 0x0801  # 08: unsigned bytes; then the number of axes
 def read_fashion_mnist(folder: str | Path) -> Splits[Images]:
     """60,000 train and 10,000 test images in 10 classes."""
     marks = tuple(name + ending for names in FILES.values() for name in names for ending in (".gz", ""))
-    base = located(folder, FOLDERS, marks)
+    base = find_folder(folder, FOLDERS, marks)
     return Splits("fashion_mnist", {part: _images(base, *names) for part, names in FILES.items()})
 
 
@@ -63,12 +65,22 @@ def _array(path: Path, file: IO[bytes] | gzip.GzipFile, magic: int) -> Tensor:
     if len(header) != 4 * (magic & 0xFF):
         raise BadFile(f"{path} must have {4 + 4 * (magic & 0xFF)} bytes of header, it ends after {4 + len(header)}")
     sides = [int.from_bytes(header[i : i + 4], "big") for i in range(0, len(header), 4)]
-    count = 1
-    for side in sides:
-        count *= side
+    count = math.prod(sides)
     # One byte more than there should be, no more: a small file cannot unpack into all of memory.
     raw = file.read(count + 1)
     if len(raw) != count or count == 0:
         has = "more" if len(raw) > count else f"{len(raw):,}"
         raise BadFile(f"{path} must hold {' × '.join(map(str, sides))} bytes after its header, it holds {has}")
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(sides)
+
+
+# fmt: off
+_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+register(DataSet(
+    "fashion_mnist", read_fashion_mnist, 10, (0.2860,), (0.3530,), (1, 28, 28), {"train": 60_000, "test": 10_000}, FOLDERS,
+    sources=[Source(f"{_ADDRESS}/{file}", file, size, sha256, "none", "fashion-mnist") for file, size, sha256 in (
+        ("train-images-idx3-ubyte.gz", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"))],
+))

@@ -9,9 +9,8 @@ from xml.etree import ElementTree
 import torch
 from torch import Tensor
 
-from .base import BadFile, Files, Splits, located, text_lines
-from .bulk import without_bad
-from .picture import ENDINGS, read_picture
+from .datasets import IMAGENET_MEAN, IMAGENET_STD, DataSet, Files, Splits, register
+from .reading import ENDINGS, BadFile, find_folder, read_picture, text_lines, without_bad
 
 FOLDERS = ("imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
 PARTS = {"train": "train", "validation": "val"}
@@ -29,11 +28,11 @@ def read_imagenet(
     """
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
-    base = located(folder, FOLDERS, tuple(PARTS.values()))
+    base = find_folder(folder, FOLDERS, tuple(PARTS.values()))
     there = {part: base / name for part, name in PARTS.items() if (base / name).is_dir()}
     classes = _classes(base, list(there.values()))
     reader = partial(read_picture, short_side=short_side)
-    parts = {part: Files(*listed(root, classes), classes, reader) for part, root in there.items()}
+    parts = {part: Files(*list_images(root, classes), classes, reader) for part, root in there.items()}
     if boxes and "validation" in parts:
         parts["validation"] = _with_boxes(parts["validation"], base / BOXES)
     if skip_bad:
@@ -43,7 +42,7 @@ def read_imagenet(
 
 def has_boxes(folder: str | Path) -> bool:
     """Whether the annotations of the validation images are there."""
-    return (located(folder, FOLDERS, tuple(PARTS.values())) / BOXES).is_dir()
+    return (find_folder(folder, FOLDERS, tuple(PARTS.values())) / BOXES).is_dir()
 
 
 def class_folders(root: Path) -> list[str]:
@@ -57,7 +56,7 @@ def class_folders(root: Path) -> list[str]:
     return names
 
 
-def listed(root: Path, classes: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
+def list_images(root: Path, classes: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
     """Paths of all images under the class folders of ``root`` and their classes, sorted by class, then by name."""
     number = {name: i for i, name in enumerate(classes)}
     paths: list[str] = []
@@ -109,3 +108,12 @@ def _boxes(path: Path) -> Tensor:
         raise BadFile(f"{path} must be an annotation with boxes, it is not ({error})") from None
     found = torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)
     return torch.cat([found[:, :2], found[:, 2:] - found[:, :2]], 1)
+
+
+# fmt: off
+register(DataSet(
+    "imagenet", read_imagenet, 1000, IMAGENET_MEAN, IMAGENET_STD, (3, 224, 224),
+    {"train": 1_281_167, "validation": 50_000}, FOLDERS,
+    not_fetched="imagenet cannot be fetched, it needs a registration at https://image-net.org/download-images; unpack it so that "
+    "the images lie in imagenet/train/<wnid>/*.JPEG and imagenet/val/<wnid>/*.JPEG of the data folder",
+))

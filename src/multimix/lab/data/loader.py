@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...sampling import seeded
 from .augment import Augment
-from .base import BadFile, Files, Split
+from .datasets import Files, Split
+from .reading import BadFile
 
 # Keys of their own: training may use (seed, epoch, step) as well, and must not see the same numbers.
 ORDER, DRAWS = 0x0BDE, 0xD4A5

@@ -8,46 +8,53 @@ import os
 import wave
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy
 import torch
 from torch import Tensor
 
-from .base import BadFile, Files, Images, Splits, located, text_lines
-from .bulk import Form, gathered, outcomes
+from .datasets import DataSet, Files, Images, Source, Splits, register
 from .imagenet import class_folders
+from .reading import BadFile, Format, find_folder, read_all, read_array, text_lines
 
 RATE, WINDOW, HOP, FRAMES = 16000, 320, 160, 101
 BINS = WINDOW // 2 + 1
 LONGEST = (FRAMES - 1) * HOP
-FORM = Form("speech-161x101-1", (1, BINS, FRAMES), torch.float32)
+FORMAT = Format("speech-161x101-1", (1, BINS, FRAMES), torch.float32)
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 FOLDERS = {1: ("speech_commands_v0.01", "speech_commands_v1"), 2: ("speech_commands_v0.02", "speech_commands_v2")}
 CLIPS = 128  # at a time: 16 MB of spectrograms
 
 
-def read_speech_commands_v1(
-    folder: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False, workers: int = 0
+def read_speech_commands(
+    version: int, folder: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False, workers: int = 0
 ) -> Splits[Images]:
-    """Spectrograms of 30 words: 51,088 train, 6,798 validation and 6,835 test clips by the official lists.
+    """Spectrograms of all clips, divided by the official lists; they take 65 kB each.
 
-    They take 65 kB each. With ``cache`` they are computed once into files of that folder (the data folder will do), and mapped.
-    ``workers`` processes read the files.
+    With ``cache`` they are computed once into files of that folder (the data folder will do), and mapped. ``workers`` processes
+    read the files.
     """
-    return _spectrogram_splits(folder, 1, cache, skip_bad, workers)
+
+    def load(paths: Sequence[str]) -> Iterator[Tensor | BadFile]:
+        clips = read_all(read_samples, paths, workers)
+        for start in range(0, len(paths), CLIPS):
+            some = [next(clips) for _ in paths[start : start + CLIPS]]
+            made = iter(spectrograms([clip for clip in some if not isinstance(clip, BadFile)]))
+            yield from (clip if isinstance(clip, BadFile) else next(made) for clip in some)
+
+    files = speech_files(version, folder)
+    where = None if cache is None else Path(cache)
+    parts = {
+        part: read_array(split, load, FORMAT, cache=where, skip_bad=skip_bad) for part, split in files.parts.items() if len(split)
+    }
+    return Splits(files.name, parts)
 
 
-def read_speech_commands_v2(
-    folder: str | Path, *, cache: str | Path | None = None, skip_bad: bool = False, workers: int = 0
-) -> Splits[Images]:
-    """The same of version 2: 35 words, 84,843 train, 9,981 validation and 11,005 test clips."""
-    return _spectrogram_splits(folder, 2, cache, skip_bad, workers)
-
-
-def speech_files(folder: str | Path, version: int = 1) -> Splits[Files]:
+def speech_files(version: int, folder: str | Path) -> Splits[Files]:
     """The same clips as files. What the two lists do not name is for training; ``_background_noise_`` is left out."""
-    base = located(folder, FOLDERS[version], tuple(LISTS.values()))
+    base = find_folder(folder, FOLDERS[version], tuple(LISTS.values()))
     part_of = {line.strip(): part for part, name in LISTS.items() for line in text_lines(base / name)}
     classes = tuple(name for name in class_folders(base) if not name.startswith("_"))
     paths: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
@@ -111,7 +118,7 @@ def _opened(path: str) -> Iterator[wave.Wave_read]:
 def spectrograms(clips: Sequence[numpy.ndarray]) -> Tensor:
     """float32 ``[N, 1, 161, 101]`` of N clips of any length, all at once; each comes out as it would alone."""
     if not clips:
-        return torch.empty(0, *FORM.shape)
+        return torch.empty(0, *FORMAT.shape)
     margin = WINDOW // 2
     padded = numpy.zeros((len(clips), LONGEST + WINDOW), dtype=numpy.float32)
     for row, clip in zip(padded, clips, strict=True):
@@ -129,19 +136,16 @@ def spectrograms(clips: Sequence[numpy.ndarray]) -> Tensor:
     return ((loud - mean) / torch.where(deviation > 0, deviation, 1.0)).unsqueeze(1)
 
 
-def _spectrogram_splits(
-    folder: str | Path, version: int, cache: str | Path | None, skip_bad: bool, workers: int
-) -> Splits[Images]:
-    def load(paths: Sequence[str]) -> Iterator[Tensor | BadFile]:
-        clips = outcomes(read_samples, paths, workers)
-        for start in range(0, len(paths), CLIPS):
-            some = [next(clips) for _ in paths[start : start + CLIPS]]
-            made = iter(spectrograms([clip for clip in some if not isinstance(clip, BadFile)]))
-            yield from (clip if isinstance(clip, BadFile) else next(made) for clip in some)
-
-    files = speech_files(folder, version)
-    where = None if cache is None else Path(cache)
-    parts = {
-        part: gathered(split, load, FORM, cache=where, skip_bad=skip_bad) for part, split in files.parts.items() if len(split)
-    }
-    return Splits(files.name, parts)
+# fmt: off
+for _version, _classes, _counts, _size, _sha256 in (
+    (1, 30, (51_088, 6_798, 6_835), 1_489_096_277, "743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"),
+    (2, 35, (84_843, 9_981, 11_005), 2_428_923_189, "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58"),
+):
+    _file = f"speech_commands_v0.0{_version}.tar.gz"
+    register(DataSet(
+        f"speech_commands_v{_version}", partial(read_speech_commands, _version), _classes,
+        (0.0,), (1.0,), FORMAT.shape,  # spectrograms are normalised one by one when they are made
+        dict(zip(("train", "validation", "test"), _counts, strict=True)), FOLDERS[_version], partial(speech_files, _version),
+        sources=[Source(f"https://storage.googleapis.com/download.tensorflow.org/data/{_file}", _file, _size, _sha256, "tar.gz",
+                        FOLDERS[_version][0], bare=True)],
+    ))

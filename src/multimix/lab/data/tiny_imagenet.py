@@ -6,13 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .base import BadFile, Files, Images, Splits, located, text_lines
-from .bulk import Form, gathered, outcomes
-from .imagenet import class_folders, listed
-from .picture import read_picture
+from .datasets import DataSet, Files, Images, Source, Splits, register
+from .imagenet import class_folders, list_images
+from .reading import BadFile, Format, find_folder, read_all, read_array, read_picture, text_lines
 
 FOLDERS = ("tiny-imagenet-200",)
-FORM = Form("tiny-imagenet-1", (3, 64, 64), torch.uint8)
+FORMAT = Format("tiny-imagenet-1", (3, 64, 64), torch.uint8)
 
 
 def read_tiny_imagenet(
@@ -22,14 +21,9 @@ def read_tiny_imagenet(
 
     With ``cache`` they are decoded once into files of that folder, and mapped from there.
     """
+    where = None if cache is None else Path(cache)
     parts = {
-        part: gathered(
-            files,
-            partial(outcomes, files.reader, workers=workers),
-            FORM,
-            cache=None if cache is None else Path(cache),
-            skip_bad=skip_bad,
-        )
+        part: read_array(files, partial(read_all, files.reader, workers=workers), FORMAT, cache=where, skip_bad=skip_bad)
         for part, files in tiny_imagenet_files(folder).parts.items()
     }
     return Splits("tiny_imagenet", parts)
@@ -42,19 +36,19 @@ def tiny_imagenet_files(folder: str | Path) -> Splits[Files]:
     taken as pixels that belong to the box, which therefore is x1 − x0 + 1 wide: of 2,000 real lines 876 end at column 63 and none
     at 64, so that 63 can only be the last pixel, and 8 have x0 = x1 or y0 = y1, which would be no box at all otherwise.
     """
-    base = located(folder, FOLDERS, ("wnids.txt", "val/val_annotations.txt"))
+    base = find_folder(folder, FOLDERS, ("wnids.txt", "val/val_annotations.txt"))
     if (base / "wnids.txt").exists():
         classes = tuple(sorted(line.strip() for line in text_lines(base / "wnids.txt")))
     else:
         classes = tuple(class_folders(base / "train"))
-    train = Files(*listed(base / "train", classes), classes, read_tiny_picture)
+    train = Files(*list_images(base / "train", classes), classes, read_tiny_picture)
     return Splits("tiny_imagenet", {"train": train, "validation": _validation(base / "val", classes)})
 
 
 def read_tiny_picture(path: str) -> Tensor:
     """RGB as uint8 ``[3, 64, 64]``; grey images get three equal channels."""
     picture = read_picture(path)
-    if picture.shape != FORM.shape:
+    if picture.shape != FORMAT.shape:
         raise BadFile(f"{path} must be 64 × 64 pixels, it is {picture.shape[2]} × {picture.shape[1]}")
     return picture
 
@@ -93,3 +87,12 @@ def _boxes(path: Path, rows: list[list[str]]) -> tuple[Tensor, ...] | None:
         # Corners the wrong way round are no box; they do not keep the image from being read.
         boxes.append(torch.cat([corners[:, :2], size], 1)[(size > 0).all(1)])
     return tuple(boxes)
+
+
+# fmt: off
+register(DataSet(
+    "tiny_imagenet", read_tiny_imagenet, 200, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), FORMAT.shape,
+    {"train": 100_000, "validation": 10_000}, FOLDERS, tiny_imagenet_files,
+    sources=[Source("https://cs231n.stanford.edu/tiny-imagenet-200.zip", "tiny-imagenet-200.zip", 248_100_043,
+                    "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821", "zip", "tiny-imagenet-200")],
+))

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..data import Augment, BadFile, CenterCrop, Files, Normalise, Resize
-from ..data.crops import sides
-from ..data.picture import picture_size
+from ..data.augment import sides
+from ..data.reading import picture_size
 
 EIGHT = numpy.ones((3, 3), dtype=bool)
 ROUNDING = 1e-6  # what scaling may add to a whole number of pixels

@@ -20,8 +20,8 @@ from ...checks import nearest
 from ...logits import Output
 from ...sampling import seeded
 from ..data import Augment, Files, Split
-from ..data.crops import resized
-from ..data.picture import picture_size
+from ..data.augment import resize
+from ..data.reading import picture_size
 from .boxes import Progress, annotated, covered, one_bar, rescaled, with_boxes
 from .error import Proportion, errors
 from .predictions import predictions
@@ -183,7 +183,7 @@ def corrupted(image: Tensor, name: str, severity: int, generator: Generator) -> 
 
 def with_background(image: Tensor, foreground: Tensor, background: Tensor) -> Tensor:
     """``image [C, H, W]`` where ``foreground [H, W]``, elsewhere ``background [C, h, w]``, resized to fit."""
-    behind = resized(background.unsqueeze(0), (image.shape[1], image.shape[2]))[0]
+    behind = resize(background.unsqueeze(0), (image.shape[1], image.shape[2]))[0]
     return torch.where(foreground, image, behind.to(image.dtype))
 
 

@@ -14,8 +14,8 @@ from torch import nn
 from ...methods import Method
 from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, dataset, read
 from ..data.augment import Step
-from ..data.bulk import without_bad
 from ..data.imagenet import has_boxes
+from ..data.reading import without_bad
 from ..data.tiny_imagenet import tiny_imagenet_files
 from ..recipes.arms import counts_k
 from ..recipes.settings import Data, Settings

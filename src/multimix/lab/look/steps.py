@@ -11,8 +11,7 @@ from torch import Tensor
 from ...methods import Method, PairMethod
 from ...methods.comixup.method import CoMixup
 from ...methods.recursivemix.method import RecursiveMix
-from ..data.cloud_picture import cloud_picture
-from ..data.clouds import KINDS, bodies
+from ..data.shapes import KINDS, bodies, cloud_picture
 
 FIRST_BODY, SECOND_BODY, POINTS = "cone", "torus", 400
 

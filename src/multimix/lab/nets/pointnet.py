@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from ..data.clouds import KINDS
-
 
 class PointNet(nn.Module):
     """The same three layers for every point of ``[B, N, 3]``, the largest value over all points, two layers: 8,645 parameters.
@@ -12,7 +10,7 @@ class PointNet(nn.Module):
     No alignment networks and no batch norm: rotations have to be learned, and a sample's logits depend on that sample alone.
     """
 
-    def __init__(self, num_classes: int = len(KINDS), in_channels: int = 3) -> None:
+    def __init__(self, num_classes: int = 5, in_channels: int = 3) -> None:
         super().__init__()
         self.lift = nn.Sequential(nn.Linear(in_channels, 32), nn.ReLU(), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64))
         self.head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, num_classes))

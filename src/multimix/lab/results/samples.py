@@ -13,7 +13,7 @@ from ...methods.recursivemix.plan import PastedPlan
 from ...sampling import seeded
 from ...target import soft_target
 from ..data import Loader, Split
-from ..data.cloud_picture import cloud_picture
+from ..data.shapes import cloud_picture
 from ..recipes.settings import Settings
 from ..training.fitting import fitted_settings
 from ..training.loop import as_stored

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ...hooks import MixPoints
 from ...methods.base import trained_parameters
 from ..data import Files, Loader, Split, Splits
-from ..data.picture import read_picture
+from ..data.reading import read_picture
 from ..nets import parameter_groups
 from ..recipes.schedule import Milestones
 from ..recipes.settings import Settings

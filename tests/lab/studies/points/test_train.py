@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from multimix.lab.data.clouds import KINDS, split
+from multimix.lab.data.shapes import KINDS, split
 from multimix.lab.nets.pointnet import PointNet, initial_net
 from multimix.lab.studies.digits.arms import Arm
 from multimix.lab.studies.points import train as module

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from ....methods.sagemix.method import SageMix
 from ....sampling import seeded
-from ...data.cloud_picture import cloud_picture
-from ...data.clouds import KINDS, bodies
+from ...data.shapes import KINDS, bodies, cloud_picture
 from ...results.html import png
 from .train import PointSettings
 

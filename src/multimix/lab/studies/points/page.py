@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from ...data.clouds import KINDS
+from ...data.shapes import KINDS
 from ...results.html import document, heading, paragraph, picture, preformatted
 from ..digits.comparison import Compared, Results
 from ..digits.page import comparison_table, means_table

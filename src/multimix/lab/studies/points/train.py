@@ -13,7 +13,7 @@ from .... import mixed_logits
 from ....methods import NoMix
 from ....methods.sagemix.method import SageMix
 from ....sampling import seeded
-from ...data.clouds import KINDS, Split, split
+from ...data.shapes import KINDS, Split, split
 from ...evaluation.calibration import BINS, calibration
 from ...evaluation.predictions import Predictions
 from ...nets.pointnet import PointNet, initial_net

@@ -1,21 +1,20 @@
-"""A part of a data set, in memory or as files, and what is wrong with a file in one sentence."""
+"""What is known of every data set, and its samples: in memory, or as files that are read when needed."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from ...checks import nearest
 from ...sampling import seeded
+from .augment import Normalise, Pixels
 
-# Images of one size are one tensor [B, C, H, W], images of several sizes a list of [C, H, W].
-Pixels = Tensor | list[Tensor]
-
-
-class BadFile(ValueError):  # noqa: N818  what it is about, not that it is an error
-    """One sentence: which file, and what is wrong with it."""
+Layout = Literal["images", "points"]
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Split(Protocol):
@@ -39,7 +38,7 @@ class Split(Protocol):
         """Pixels and classes of the samples ``index``, in that order."""
 
     def subset(self, per_class: int, seed: int) -> "Split":
-        """``per_class`` samples of every class, the same ones for the same seed, in the order they had."""
+        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
 
 
 S_co = TypeVar("S_co", bound=Split, covariant=True)
@@ -59,7 +58,7 @@ class Images:
         _check_labels(self.labels, len(self.pixels), self.classes)
 
     def check_pixels(self) -> None:
-        """Raise one sentence unless they are images; other samples may have other axes."""
+        """Raise ValueError unless these are images; samples of another kind may have other axes."""
         if self.pixels.ndim != 4 or self.pixels.dtype not in (torch.uint8, torch.float32):
             raise ValueError(f"pixels must be uint8 or float32 [N, C, H, W], got {self.pixels.dtype} {list(self.pixels.shape)}")
 
@@ -71,14 +70,14 @@ class Images:
         return self.pixels.index_select(0, index), self.labels.index_select(0, index)
 
     def subset(self, per_class: int, seed: int) -> "Images":
-        """``per_class`` samples of every class, the same ones for the same seed, in the order they had."""
-        pixels, labels = self.batch(_drawn(self.labels, per_class, seed))
+        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
+        pixels, labels = self.batch(_draw_subset(self.labels, per_class, seed))
         return replace(self, pixels=pixels, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Samples on disk, read when asked for: ``reader(path)`` gives ``[C, H, W]``. It must be importable, for other processes.
+    """Samples on disk: ``reader(path)`` gives ``[C, H, W]``. It must be importable, for worker processes.
 
     ``boxes`` holds float32 ``[n, 4]`` for every sample: x, y, width, height of its n objects, in pixels of the stored file.
     """
@@ -105,8 +104,8 @@ class Files:
         return torch.stack(images) if alike else images, self.labels.index_select(0, index)
 
     def subset(self, per_class: int, seed: int) -> "Files":
-        """``per_class`` samples of every class, the same ones for the same seed, in the order they had."""
-        return self.take(_drawn(self.labels, per_class, seed))
+        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
+        return self.take(_draw_subset(self.labels, per_class, seed))
 
     def take(self, index: Tensor) -> "Files":
         """Only the samples ``index``, with their boxes."""
@@ -117,7 +116,7 @@ class Files:
 
 @dataclass(frozen=True, eq=False)
 class Splits(Generic[S_co]):
-    """The parts of a data set that are there, by name: train, validation, test."""
+    """The parts of a data set that are present, by name: train, validation, test."""
 
     name: str
     parts: Mapping[str, S_co]
@@ -146,27 +145,75 @@ class Splits(Generic[S_co]):
         return self["test"]
 
 
-def located(folder: str | Path, names: tuple[str, ...], marks: tuple[str, ...]) -> Path:
-    """The folder of a data set: one of ``names`` inside ``folder``, or ``folder`` itself; any of ``marks`` shows it is there."""
-    folder = Path(folder)
-    for base in (*(folder / name for name in names), folder):
-        if any((base / mark).exists() for mark in marks):
-            return base
-    what = "has none" if folder.is_dir() else "is a file" if folder.exists() else "does not exist"
-    raise BadFile(f"{folder} must be or hold a folder {names[0]} with {marks[0]} in it, it {what}")
+@dataclass(frozen=True)
+class Source:
+    """One file of a data set at its official address; ``size`` in bytes."""
+
+    url: str
+    file: str
+    size: int
+    sha256: str
+    unpack: Literal["tar.gz", "zip", "none"]
+    folder: str  # what appears in the data folder; a file that is not unpacked goes into it
+    bare: bool = False  # the archive holds the contents of that folder; otherwise only that folder in it is unpacked
 
 
-def text_lines(path: Path) -> list[str]:
-    """The lines of a list file that are not empty."""
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except FileNotFoundError:
-        raise BadFile(f"{path} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadFile(f"{path} must be a text file, it cannot be read as one ({error})") from None
+@dataclass(frozen=True)
+class DataSet:
+    """What is known of a data set before it is read.
+
+    ``mean`` and ``std`` are those of the protocols, of pixels in 0 … 1. ``size`` is [C, H, W] of what networks see. ``counts``
+    are the official numbers of samples. ``listed`` gives the samples as files where ``read`` would decode them all.
+
+    The ``layout`` "points" means clouds: batches are ``[B, N, 3]``, ``size`` is [3, N], and nothing is normalised.
+    """
+
+    name: str
+    read: Callable[..., Splits[Split]]
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    size: tuple[int, ...]
+    counts: Mapping[str, int]
+    folders: tuple[str, ...] = ()
+    listed: Callable[..., Splits[Split]] | None = None
+    layout: Layout = "images"
+    sources: Sequence[Source] = ()
+    not_fetched: str = ""  # why there are no sources
+    md5: Mapping[str, str] = field(default_factory=dict)  # of unpacked files that have no checksum inside
+
+    @property
+    def last_steps(self) -> tuple[Normalise, ...]:
+        """What every sample goes through last."""
+        return () if self.layout == "points" else (Normalise(self.mean, self.std),)
 
 
-def _drawn(labels: Tensor, per_class: int, seed: int) -> Tensor:
+DATASETS: dict[str, DataSet] = {}
+
+
+def register(entry: DataSet) -> None:
+    """Make a data set known by its name."""
+    DATASETS[entry.name] = entry
+
+
+def dataset(name: str) -> DataSet:
+    """What is known of the data set ``name``."""
+    if name not in DATASETS:
+        raise ValueError(f"no data set {name!r}{nearest(name, DATASETS)}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def read(name: str, folder: str | Path, **options: Any) -> Splits[Split]:
+    """The parts of the data set ``name``, whose official folder is ``folder`` or in it; options are the reader's own."""
+    entry = dataset(name)
+    known = [option for option in inspect.signature(entry.read).parameters if option != "folder"]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{name} has no option {option!r}{nearest(option, known)}; it has {', '.join(known) or 'none'}")
+    return entry.read(folder, **options)
+
+
+def _draw_subset(labels: Tensor, per_class: int, seed: int) -> Tensor:
     """Indices of ``per_class`` samples of every class that has samples, ascending."""
     counts = torch.bincount(labels)
     fewest = int(counts[counts > 0].min()) if len(labels) else 0

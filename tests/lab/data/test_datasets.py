@@ -3,7 +3,8 @@ import pickle
 import pytest
 import torch
 
-from multimix.lab.data.base import BadFile, Files, Images, Splits, located, text_lines
+from multimix.lab.data import DATASETS, BadFile, Files, Images, Splits, dataset, read
+from multimix.lab.data.reading import find_folder, text_lines
 
 
 def images(counts=(5, 3, 4)):
@@ -96,13 +97,13 @@ def test_a_set_is_found_in_the_data_folder_and_in_its_own(tmp_path):
     base = tmp_path / "official"
     base.mkdir()
     with pytest.raises(BadFile, match="must be or hold a folder official with list.txt in it, it has none$"):
-        located(tmp_path, ("official",), ("list.txt",))
+        find_folder(tmp_path, ("official",), ("list.txt",))
     (base / "list.txt").write_text("a\n\n b \n")
-    assert located(tmp_path, ("other", "official"), ("no", "list.txt")) == base
-    assert located(str(base), ("official",), ("list.txt",)) == base
+    assert find_folder(tmp_path, ("other", "official"), ("no", "list.txt")) == base
+    assert find_folder(str(base), ("official",), ("list.txt",)) == base
     assert text_lines(base / "list.txt") == ["a", " b "]
     with pytest.raises(BadFile, match="it does not exist$"):
-        located(tmp_path / "nowhere", ("official",), ("list.txt",))
+        find_folder(tmp_path / "nowhere", ("official",), ("list.txt",))
     with pytest.raises(BadFile, match="none.txt is missing$"):
         text_lines(base / "none.txt")
     (base / "list.txt").write_bytes(b"\xff\xfe")
@@ -112,3 +113,38 @@ def test_a_set_is_found_in_the_data_folder_and_in_its_own(tmp_path):
 
 def test_the_sentence_survives_the_way_between_processes():
     assert str(pickle.loads(pickle.dumps(BadFile("a.jpg is not an image")))) == "a.jpg is not an image"
+
+
+def test_a_set_is_read_by_name_with_its_own_options(tmp_path, write):
+    write.cifar100(tmp_path)
+    assert len(read("cifar100", tmp_path).train.classes) == 100
+    assert len(read("cifar100", tmp_path, labels="coarse").test.classes) == 20
+
+
+def test_unknown_names_and_options_suggest_the_nearest(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"^no data set 'cifar-100' \(did you mean 'cifar100'\?\); there are cifar10, cifar100, "
+    ):
+        read("cifar-100", tmp_path)
+    with pytest.raises(ValueError, match=r"^cifar10 has no option 'skip_bat' \(did you mean 'skip_bad'\?\); it has skip_bad$"):
+        read("cifar10", tmp_path, skip_bat=True)
+    with pytest.raises(ValueError, match=r"^digits has no option 'cache'; it has none$"):
+        read("digits", tmp_path, cache=tmp_path)
+
+
+def test_the_table_is_consistent():
+    for name, entry in DATASETS.items():
+        assert entry is dataset(name)
+        assert name == entry.name
+        channels = entry.size[0] if entry.layout == "images" else 0  # clouds are not normalised
+        assert len(entry.mean) == len(entry.std) == channels
+    assert DATASETS["cifar100"].mean[0] * 255 == pytest.approx(129.3)
+    assert DATASETS["cifar10"].std[2] * 255 == pytest.approx(66.7)
+    # 64,727 files in the archive, six of them background noise.
+    assert sum(DATASETS["speech_commands_v1"].counts.values()) == 64_727 - 6
+
+
+def test_what_can_be_fetched_can_be_read_from_where_it_is_put():
+    for name, entry in DATASETS.items():
+        assert {source.folder for source in entry.sources} <= set(entry.folders), name
+        assert bool(entry.sources) != bool(entry.not_fetched)
