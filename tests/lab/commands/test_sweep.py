@@ -8,7 +8,7 @@ from multimix.lab.commands import sweep_runner as command
 from multimix.lab.commands.sweep_runner import sweep_figures, sweep_sheets
 from multimix.lab.results import sweep_figures as figures
 from multimix.lab.storage import read_rows
-from multimix.lab.sweep.costs import Found
+from multimix.lab.sweep.costs import Measured
 from multimix.lab.sweep.stored import Stored, groups, keep_plan, read_plan
 from multimix.lab.sweep.workers import Failure
 from multimix.lab.training.run import RESULTS, train
@@ -27,14 +27,16 @@ def here(monkeypatch):
     """Trainings in this process; arms that are named in the list fail."""
     fails = []
 
-    def trained(runs, *, data, out, jobs, retry, note):
+    def trained(runs, *, data, out, engine, retry, note):
         unique = list({run.folder: run for run in runs}.values())
         train([run for run in unique if run.arm not in fails], data=data, out=out, note=lambda words: None)
         return [Failure(run, "it fell", out / run.folder / "sweep.log") for run in unique if run.arm in fails]
 
-    monkeypatch.setattr(command, "trained", trained)
+    monkeypatch.setattr(command, "train_runs", trained)
     monkeypatch.setattr(figures, "figures", lambda found, words, stem: {f"{stem}-k.png": words.encode()})  # which takes seconds
-    monkeypatch.setattr(command, "measured", lambda base, runs, **how: Found({(run.arm, run.k): run.k * 1.5 for run in runs}, {}))
+    monkeypatch.setattr(
+        command, "measure_costs", lambda base, runs, **how: Measured({(run.arm, run.k): run.k * 1.5 for run in runs}, {})
+    )
     return fails
 
 
@@ -80,7 +82,9 @@ def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, her
 
 
 def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(out, here, monkeypatch, capsys):
-    monkeypatch.setattr(command, "measured", lambda base, runs, **how: Found({("none", 1): 1.0}, {("mixup", 3): "it fell"}))
+    monkeypatch.setattr(
+        command, "measure_costs", lambda base, runs, **how: Measured({("none", 1): 1.0}, {("mixup", 3): "it fell"})
+    )
     with pytest.raises(ValueError, match=r"^1 run failed"):
         sweep(out, ks=(3,), equal=("compute",), seeds=(0,), changes={"epochs": "1"})
     assert "what an update costs could not be measured: it fell" in capsys.readouterr().err
@@ -89,7 +93,7 @@ def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(o
 
 def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch, capsys):
     sweep(out, ks=(3,), changes={"epochs": "1"})
-    monkeypatch.setattr(command, "trained", None)
+    monkeypatch.setattr(command, "train_runs", None)
     (made,) = (path for path in (out / "trial" / "smoke").glob("sweep-*.md"))
     before = made.read_bytes()
     made.unlink()

@@ -10,10 +10,10 @@ import pytest
 
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import workers
-from multimix.lab.sweep.child import End
+from multimix.lab.sweep.engines import End, Local
 from multimix.lab.sweep.plan import swept
 from multimix.lab.sweep.progress import epochs_done
-from multimix.lab.sweep.workers import LOG, Failure, trained, unfinished
+from multimix.lab.sweep.workers import LOG, Failure, train_runs, unfinished
 from multimix.lab.training import run as training_run
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import RESULTS, train
@@ -55,7 +55,7 @@ def test_one_that_raises_exits_or_dies_is_listed_and_the_others_are_trained(tmp_
     out, good, heard = tmp_path / "runs", run_of(), []
     half_trained(good, out, monkeypatch)
     runs = [broken("Raises"), broken("Exits"), broken("Dies"), good]
-    failures = trained([*runs, good], data=DATA, out=out, jobs=3, note=heard.append)
+    failures = train_runs([*runs, good], data=DATA, out=out, engine=Local(3), note=heard.append)
 
     found = {failure.run.folder: failure for failure in failures}
     raises, exits, dies = (found.pop(run.folder) for run in runs[:3])
@@ -71,8 +71,8 @@ def test_one_that_raises_exits_or_dies_is_listed_and_the_others_are_trained(tmp_
     assert weights(out) == weights(tmp_path / "whole"), "the same bits as in one go, in this process"
     assert sum(sentence.startswith("[") for sentence in heard) == 4, "one line for each"
 
-    monkeypatch.setattr(workers, "Child", None)  # starting one would raise
-    assert trained([good], data=DATA, out=out, note=heard.append) == []
+    monkeypatch.setattr(Local, "start", None)  # starting one would raise
+    assert train_runs([good], data=DATA, out=out, note=heard.append) == []
     assert heard[-1] == "1 of 1 runs are finished already"
     assert unfinished(runs, out) == runs[:3]
 
@@ -98,52 +98,50 @@ def test_told_to_stop_it_writes_a_checkpoint_and_says_what_is_finished(tmp_path)
     thread = threading.Thread(target=interrupt, daemon=True)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        trained([run], data=DATA, out=out, note=heard.append)
+        train_runs([run], data=DATA, out=out, note=heard.append)
     thread.join()
     assert list((out / run.folder).glob("step-*.checkpoint"))
     assert heard == ["stopping: 1 running, each writes a checkpoint after its update", "0 of 1 runs are finished"]
 
 
 class Ends:
-    """In place of a process: ends as it is told, one end after the other."""
+    """In place of an engine: jobs end as it was told, one after the other."""
 
-    left = ()
+    at_once = 1
 
-    def __init__(self, work, arguments, log):
-        self.log, self.ended = log, True
-        self.process = self
+    def __init__(self, *ends):
+        self.left = list(ends)
 
-    sentinel = property(lambda self: os.open(os.devnull, os.O_RDONLY))
+    def start(self, work, arguments, log):
+        return self.left.pop(0)
 
-    def end(self):
-        return Ends.left.pop(0)
+    def has_ended(self, job):
+        return True
+
+    def end(self, job):
+        return job
 
 
 @pytest.mark.parametrize(("retry", "failed"), [(0, True), (1, True), (2, False)])
-def test_a_failed_run_is_tried_again_so_many_times(tmp_path, monkeypatch, retry, failed):
-    ends = [End("failed", "it fell"), End("failed", "it fell"), End("done", workers.Result(12.5))]
-    monkeypatch.setattr(Ends, "left", list(ends))
-    monkeypatch.setattr(workers, "Child", Ends)
-    monkeypatch.setattr(workers, "wait", lambda sentinels, timeout: None)
-    found = trained([run_of()], data=DATA, out=tmp_path, retry=retry, note=lambda words: None)
-    assert found == ([Failure(run_of(), "it fell", tmp_path / run_of().folder / LOG)] if failed else [])
-    assert len(Ends.left) == max(0, 2 - retry)
+def test_a_failed_run_is_tried_again_so_many_times(tmp_path, retry, failed):
+    engine = Ends(End("failed", "it fell"), End("failed", "it fell"), End("done", workers.Result(12.5)))
+    failures = train_runs([run_of()], data=DATA, out=tmp_path, engine=engine, retry=retry, note=lambda words: None)
+    assert failures == ([Failure(run_of(), "it fell", tmp_path / run_of().folder / LOG)] if failed else [])
+    assert len(engine.left) == max(0, 2 - retry)
 
 
-def test_a_diverged_run_says_where_and_is_not_tried_again(tmp_path, monkeypatch):
+def test_a_diverged_run_says_where_and_is_not_tried_again(tmp_path):
     result = workers._train(broken("Diverges"), Path(DATA), tmp_path / "runs")
     assert result.error is None
-    monkeypatch.setattr(Ends, "left", [End("done", result), End("done", workers.Result(1.0))])
-    monkeypatch.setattr(workers, "Child", Ends)
-    monkeypatch.setattr(workers, "wait", lambda sentinels, timeout: None)
-    (failure,) = trained([run_of()], data=DATA, out=tmp_path, retry=3, note=lambda words: None)
+    engine = Ends(End("done", result), End("done", workers.Result(1.0)))
+    (failure,) = train_runs([run_of()], data=DATA, out=tmp_path, engine=engine, retry=3, note=lambda words: None)
     assert failure.reason.startswith("the loss became nan in epoch 1, update 1 ")
 
 
 def test_what_cannot_be_sent_to_a_process_fails_alone(tmp_path):
     run = run_of()
     local = run._replace(recipe=run.recipe.__class__("local", "", "", lambda scale: None, ()))
-    (failure,) = trained([local], data=DATA, out=tmp_path, note=lambda words: None)
+    (failure,) = train_runs([local], data=DATA, out=tmp_path, note=lambda words: None)
     assert failure.reason.startswith("its process could not be started: ")
 
 
@@ -152,7 +150,6 @@ def test_finished_is_what_train_takes_for_it(tmp_path, monkeypatch):
     assert unfinished([run_of()], tmp_path) == [run_of()], "a row of another version does not count"
 
 
-@pytest.mark.parametrize(("jobs", "retry"), [(0, 0), (1, -1)])
-def test_jobs_and_retry_are_checked(tmp_path, jobs, retry):
-    with pytest.raises(ValueError, match=rf"^jobs must be at least 1 and retry at least 0, got {jobs} and {retry}$"):
-        trained([], data=DATA, out=tmp_path, jobs=jobs, retry=retry)
+def test_retry_is_checked(tmp_path):
+    with pytest.raises(ValueError, match=r"^retry must be at least 0, got -1$"):
+        train_runs([], data=DATA, out=tmp_path, retry=-1)

@@ -31,7 +31,24 @@ def sweep(
             metavar="BUDGET …", help="What all get the same of: steps (the recipe's schedule), samples, compute; or several."
         ),
     ] = ("steps",),
-    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Runs at a time, each in a process of its own.")] = 1,
+    jobs: Annotated[
+        int | None,
+        tyro.conf.arg(
+            metavar="N",
+            help="Runs at a time, each in a process of its own.",
+            help_behavior_hint="(default: 1 on this machine; what fits into a cluster)",
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["local", "ray", "slurm"],
+        tyro.conf.arg(help="Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
+    ] = "local",
+    address: Annotated[str | None, tyro.conf.arg(help="Ray: of a cluster; without one Ray starts on this machine.")] = None,
+    cpus_per_run: Annotated[int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: cores of a run (default: 1).")] = None,
+    gpus_per_run: Annotated[int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: GPUs of a run (default: 0).")] = None,
+    partition: Annotated[str | None, tyro.conf.arg(help="Slurm: the partition.")] = None,
+    hours: Annotated[float | None, tyro.conf.arg(help="Slurm: the time limit of a run (default: 24).")] = None,
+    memory: Annotated[float | None, tyro.conf.arg(metavar="GB", help="Slurm: the memory of a run.")] = None,
     data: Annotated[
         Path | None,
         tyro.conf.arg(
@@ -73,4 +90,11 @@ def sweep(
         changes=dict(change(words) for words in set_),
         rebuild=rebuild,
         retry=retry,
+        engine=engine,
+        address=address,
+        cpus_per_run=cpus_per_run,
+        gpus_per_run=gpus_per_run,
+        partition=partition,
+        hours=hours,
+        memory=memory,
     )

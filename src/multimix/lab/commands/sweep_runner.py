@@ -15,11 +15,12 @@ from ..results.sheet import Sheet, markdown, records_csv, terminal
 from ..results.sweep_comparison import Comparison, comparison
 from ..results.sweep_sheets import records, sheets
 from ..storage import make_folder, read_rows, write_atomically
-from ..sweep.costs import BASE, LOG, measured
+from ..sweep.costs import BASE, LOG, measure_costs
+from ..sweep.engines import Engine, EngineName, make_engine
 from ..sweep.plan import EQUALS, Costs, Equal, Planned, arm_runs, swept
-from ..sweep.progress import called
+from ..sweep.progress import run_label
 from ..sweep.stored import Group, Stored, entries, groups, keep_plan, read_plan
-from ..sweep.workers import Failure, trained
+from ..sweep.workers import Failure, train_runs
 from ..terminal import note
 from ..training.run import RESULTS
 
@@ -34,10 +35,11 @@ def run(
     equal: Sequence[Equal] = ("steps",),
     data: Path,
     out: Path,
-    jobs: int = 1,
     changes: Mapping[str, str] | None = None,
     rebuild: bool = False,
     retry: int = 0,
+    engine: EngineName = "local",
+    **engine_options: Any,
 ) -> None:
     """What the command does; tables go to the standard stream, everything else to the error stream.
 
@@ -52,13 +54,17 @@ def run(
         return
     _check_data(chosen.settings(scale).data.name, data)
     asked: dict[str, Any] = {"methods": tuple(methods), "ks": tuple(ks), "seeds": tuple(seeds)}
-    changed = {**_shared(chosen, scale, jobs), **(changes or {})}
-    costs, failures = _costs(chosen, scale, asked, changed, data, out) if "compute" in equal else (None, [])
-    planned = swept(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
-    plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
-    keep_plan(out, plan)
-    _introduce(chosen, scale, planned, equal)
-    failures += trained([one.run for one in planned], data=data, out=out, jobs=jobs, retry=retry, note=note)
+    runner = make_engine(engine, out, **engine_options)
+    changed = {**_shared(chosen, scale, runner.threads), **(changes or {})}
+    try:
+        costs, failures = _costs(chosen, scale, asked, changed, data, out, runner) if "compute" in equal else (None, [])
+        planned = swept(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
+        plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
+        keep_plan(out, plan)
+        _introduce(chosen, scale, planned, equal)
+        failures += train_runs([one.run for one in planned], data=data, out=out, engine=runner, retry=retry, note=note)
+    finally:
+        runner.close()
     _report(chosen, scale, out, dict(changes or {}))
     _list(failures)
     if failures:
@@ -116,23 +122,21 @@ def _check_data(name: str, folder: Path) -> None:
 
 
 def _costs(
-    recipe: Recipe, scale: Scale, asked: Mapping[str, Any], changes: Mapping[str, str], data: Path, out: Path
+    recipe: Recipe, scale: Scale, asked: Mapping[str, Any], changes: Mapping[str, str], data: Path, out: Path, engine: Engine
 ) -> tuple[Costs, list[Failure]]:
     """What the arms cost; those that cannot even be measured have failed."""
     own = arm_runs(recipe, scale=scale, changes=changes, **{**asked, "seeds": asked["seeds"][:1]})
     # Named beside the arms, so that changes of the method are not taken for its own.
     together = arm_runs(recipe, scale=scale, changes=changes, **{**asked, "methods": (BASE[0], *asked["methods"])})
-    found = measured(together[0], own, data=data, out=out, note=note)
+    found = measure_costs(together[0], own, data=data, out=out, engine=engine, note=note)
     reasons = {arm: f"what an update costs could not be measured: {reason}" for arm, reason in found.broken.items()}
-    return found.costs, [Failure(run, reasons[run.arm, run.k], out / LOG) for run in own if (run.arm, run.k) in reasons]
+    return found.numbers, [Failure(run, reasons[run.arm, run.k], out / LOG) for run in own if (run.arm, run.k) in reasons]
 
 
-def _shared(recipe: Recipe, scale: Scale, jobs: int) -> dict[str, str]:
-    """Threads of every process, where the recipe leaves them as they are: several would take the cores from each other."""
-    if jobs == 1 or recipe.settings(scale).running.threads is not None:
-        return {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {"running.threads": str(max(1, cores // jobs))}
+def _shared(recipe: Recipe, scale: Scale, threads: int | None) -> dict[str, str]:
+    """Threads of every process, where the recipe leaves them as they are."""
+    set_here = threads is not None and recipe.settings(scale).running.threads is None
+    return {"running.threads": str(threads)} if set_here else {}
 
 
 def _introduce(recipe: Recipe, scale: Scale, planned: Sequence[Planned], equal: Sequence[Equal]) -> None:
@@ -143,7 +147,7 @@ def _introduce(recipe: Recipe, scale: Scale, planned: Sequence[Planned], equal: 
 
 def _list(failures: Sequence[Failure]) -> None:
     for failure in failures:
-        note(f"failed: {called(failure.run)}: {failure.reason}\n  {failure.log}")
+        note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
 
 
 def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Sheet]:

@@ -1,6 +1,5 @@
-"""What an update of every arm costs, measured side by side and kept, so that a sweep that goes on plans the same runs."""
+"""What an update of every arm costs, measured side by side and stored, so that a sweep that is resumed plans the same runs."""
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,64 +14,60 @@ from torch import Tensor
 
 from ...methods import NoMix
 from ...warmup import warmup
-from ..storage import append_row, processor, read_rows
+from ..storage import append_row, read_rows
 from ..terminal import note as say
 from ..training.loop import Training
-from ..training.run import Run, engine, splits_of
+from ..training.run import Run, splits_of
+from ..training.run import engine as make_accelerator
 from ..training.step import update
-from .child import Child
+from .engines import Engine, Local
 from .plan import Arm
 
 FILE, LOG = "sweep-costs.jsonl", "sweep-costs.log"
 ROUNDS, WARM = 7, 2  # updates of every arm that count, and before them some that do not
 BASE: Arm = (NoMix.name, 1)
-Note = Callable[[str], None]
 
 
-class Found(NamedTuple):
-    """Costs of a sample as multiples of no mixing, and sentences about arms that could not be measured."""
+class Measured(NamedTuple):
+    """A number for every arm, and what was raised by those that failed."""
 
-    costs: dict[Arm, float]
+    numbers: dict[Arm, float]
     broken: dict[Arm, str]
 
 
-class Updates(NamedTuple):
-    """Median seconds of an update of every arm, and what was raised by those that failed."""
-
-    seconds: dict[Arm, float]
-    broken: dict[Arm, str]
-
-
-def measured(base: Run, runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note = say) -> Found:
-    """The costs of the arms of ``runs`` relative to ``base``, a run without mixing: those that are kept, the others measured.
+def measure_costs(
+    base: Run,
+    runs: Sequence[Run],
+    *,
+    data: str | Path,
+    out: str | Path,
+    engine: Engine | None = None,
+    note: Callable[[str], None] = say,
+) -> Measured:
+    """Costs of a sample for the arms of ``runs``, as multiples of ``base``, a run without mixing; only missing ones are measured.
 
     Seconds are those of the CPU, in a process of its own; where an accelerator does the work they are those of the clock.
     """
-    out = Path(out)
-    own = {(run.arm, run.k): run for run in runs}
-    kept = [record for record in read_rows(out / FILE, note) if isinstance(record.get("cost"), float)]
-    wanted = {arm: _key(base, run) for arm, run in own.items()}
-    # The first that was kept counts, so that a sweep beside this one, which measured as well, changes no plan.
-    costs = {arm: record["cost"] for arm, key in wanted.items() for record in reversed(kept) if _matches(record, key)}
-    missing = {arm: run for arm, run in own.items() if arm not in costs}
+    out, engine = Path(out), engine or Local()
+    run_of = {(run.arm, run.k): run for run in runs}
+    stored = [record for record in read_rows(out / FILE, note) if isinstance(record.get("cost"), float)]
+    keys = {arm: _key(base, run, engine.machine) for arm, run in run_of.items()}
+    # The first that was stored counts, so that a sweep beside this one, which measured as well, changes no plan.
+    costs = {arm: record["cost"] for arm, key in keys.items() for record in reversed(stored) if key.items() <= record.items()}
+    missing = {arm: run for arm, run in run_of.items() if arm not in costs}
     if not missing:
-        return Found(costs, {})
-    note(f"measuring what an update costs: {', '.join(label(arm) for arm in missing)}")
-    updates = _in_a_child({BASE: base, **missing}, Path(data), out)
-    for arm in (arm for arm in missing if arm in updates.seconds):
-        seconds, without = updates.seconds[arm], updates.seconds[BASE]
+        return Measured(costs, {})
+    note(f"measuring what an update costs: {', '.join(f'{arm} K = {k}' for arm, k in missing)}")
+    updates = _measure({BASE: base, **missing}, Path(data), out, engine)
+    for arm in (arm for arm in missing if arm in updates.numbers):
+        seconds, without = updates.numbers[arm], updates.numbers[BASE]
         # For every sample of an epoch: K times the batch makes K times fewer updates.
         costs[arm] = seconds / missing[arm].settings.batch / (without / base.settings.batch)
-        append_row(out / FILE, {**wanted[arm], "cost": costs[arm], "seconds": seconds, "seconds_without_mixing": without})
-    return Found(costs, updates.broken)
+        append_row(out / FILE, {**keys[arm], "cost": costs[arm], "seconds": seconds, "seconds_without_mixing": without})
+    return Measured(costs, updates.broken)
 
 
-def label(arm: Arm) -> str:
-    """The arm in words."""
-    return f"{arm[0]} K = {arm[1]}"
-
-
-def update_seconds(runs: dict[Arm, Run], data: Path, cache: Path, clock: Callable[[], float] | None = None) -> Updates:
+def update_seconds(runs: dict[Arm, Run], data: Path, cache: Path, clock: Callable[[], float] | None = None) -> Measured:
     """Each arm's median over a few real updates, one of every arm in turn, so that a busy moment hits them all."""
     if any(run.settings.method.needs for run in runs.values()):
         warmup()
@@ -80,28 +75,25 @@ def update_seconds(runs: dict[Arm, Run], data: Path, cache: Path, clock: Callabl
     broken: dict[Arm, str] = {}
     seen: dict[Arm, list[float]] = {arm: [] for arm in runs}
     for turn in range(WARM + ROUNDS):
-        for arm, run in runs.items():
-            if arm in broken:
-                continue
+        for arm, run in ((arm, run) for arm, run in runs.items() if arm not in broken):
             try:
                 if turn == 0:
-                    streams[arm] = _timed(run, data, cache, clock)
+                    streams[arm] = _timed_updates(run, data, cache, clock)
                 seconds = next(streams[arm])
             except Exception as error:
                 broken[arm] = " ".join(f"{type(error).__name__}: {error}".split())
                 continue
             if turn >= WARM:
                 seen[arm].append(seconds)
-    return Updates({arm: statistics.median(times) for arm, times in seen.items() if arm not in broken}, broken)
+    return Measured({arm: statistics.median(times) for arm, times in seen.items() if arm not in broken}, broken)
 
 
-def _timed(run: Run, data: Path, cache: Path, clock: Callable[[], float] | None) -> Iterator[float]:
+def _timed_updates(run: Run, data: Path, cache: Path, clock: Callable[[], float] | None) -> Iterator[float]:
     """Seconds of one update after the other, with the loading of its batch, as a training does them."""
     settings = run.settings
-    accelerator = engine(settings)
+    accelerator = make_accelerator(settings)
     training = Training(settings, run.seed, splits_of(settings.data, data, cache, settings.running.workers), accelerator)
-    device = accelerator.device.type
-    clock = clock or (time.process_time if device == "cpu" else lambda: _after_all(device))
+    clock = clock or (time.process_time if accelerator.device.type == "cpu" else _after_all)
     batches = _batches(training)
     carried: Any = ()
     while True:
@@ -113,8 +105,8 @@ def _timed(run: Run, data: Path, cache: Path, clock: Callable[[], float] | None)
         yield clock() - start
 
 
-def _after_all(device: str) -> float:
-    """The time when the accelerator has done what it was told."""
+def _after_all() -> float:
+    """The time when the accelerator has done all its work."""
     torch.accelerator.synchronize()
     return time.perf_counter()
 
@@ -125,23 +117,24 @@ def _batches(training: Training) -> Iterator[tuple[int, int, list[tuple[Tensor, 
             yield epoch, step, list(shares)
 
 
-def _in_a_child(runs: dict[Arm, Run], data: Path, out: Path) -> Updates:
-    child = Child(update_seconds, (runs, data, out / "cache"), out / LOG)
+def _measure(runs: dict[Arm, Run], data: Path, out: Path, engine: Engine) -> Measured:
+    """Seconds of updates, in a process of its own."""
+    job = engine.start(update_seconds, (runs, data.absolute(), out.absolute() / "cache"), out / LOG)
     console = Console(stderr=True)
     with console.status("measuring what an update costs") if console.is_terminal else nullcontext():
         try:
-            end = child.end()
+            end = engine.end(job)
         except KeyboardInterrupt:
-            child.stop()
+            engine.stop(job)
             raise
-    updates: Updates = end.value
-    wrong = updates.broken.get(BASE) if end.how == "done" else str(end.value)
+    wrong = end.value.broken.get(BASE) if end.how == "done" else end.value
     if wrong is not None:
-        raise ValueError(f"what an update costs could not be measured: {wrong} ({child.log})")
+        raise ValueError(f"what an update costs could not be measured: {wrong} ({out / LOG})")
+    updates: Measured = end.value
     return updates
 
 
-def _key(base: Run, run: Run) -> dict[str, Any]:
+def _key(base: Run, run: Run, machine: str) -> dict[str, Any]:
     """What a cost belongs to."""
     threads = run.settings.running.threads
     return {
@@ -151,11 +144,7 @@ def _key(base: Run, run: Run) -> dict[str, Any]:
         "k": run.k,
         "digest": run.settings.digest(),
         "without_mixing": base.settings.digest(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "machine": machine,
         "device": run.settings.running.device,
         "threads": torch.get_num_threads() if threads is None else threads,
     }
-
-
-def _matches(record: dict[str, Any], key: dict[str, Any]) -> bool:
-    return all(record.get(name) == value for name, value in key.items())

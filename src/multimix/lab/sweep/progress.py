@@ -1,25 +1,23 @@
-"""How far a sweep is: a picture on the error stream if a person is looking at it, else a line for every run that ends."""
+"""How far a sweep is: bars on the error stream if a person is looking at it, else a line for every run that ends."""
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from ..training.log import EPOCH_LINES
-from ..training.progress import spoken as spoken
+from ..training.progress import spoken
 from ..training.run import Run
 from .plan import rows_per_sample
 
 
 class Display:
-    """Shown while the context is open: ``runs`` that are to be trained, beside ``done`` others that were finished before."""
+    """Shown while the context is open: ``runs`` that are to be trained, beside ``done`` others that were finished before.
+
+    Time left is by the rows that went through the networks, as if every row took as long.
+    """
 
     def __init__(
         self,
@@ -29,102 +27,74 @@ class Display:
         done: int = 0,
         note: Callable[[str], None] = print,
         console: Console | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total, self.out = done + len(runs), out
-        self._note, self._clock = note, clock
-        self._console = Console(stderr=True) if console is None else console
+        self.total, self.out, self.note = done + len(runs), out, note
         self._done, self._failed = done, 0
-        self._running: list[Run] = []
-        self._began = clock()
-        self._live: Live | None = None
-        # In rows of the network for every sample. What runs have behind them now says nothing about speed.
-        self._left = {run.folder: work(run) - self._behind(run) for run in runs}
-        self._whole = sum(self._left.values())
+        self._bars: dict[Path, TaskID] = {}
+        self._unfinished = {run.folder: run for run in runs}
+        console = Console(stderr=True) if console is None else console
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
+        shown = {"console": console, "transient": True, "refresh_per_second": 2, "disable": not console.is_terminal}
+        self._progress = Progress(*columns, speed_estimate_period=24 * 3600, **shown)  # type: ignore[arg-type]
+        self._whole = sum(_work(run) for run in runs)
+        self._all = self._progress.add_task("sweep", total=self._whole, state=self.summary())
 
     def __enter__(self) -> "Display":
-        if self._console.is_terminal:
-            redirect = sys.stdout.isatty()
-            self._live = Live(
-                get_renderable=self._drawn, console=self._console, refresh_per_second=2, transient=True, redirect_stdout=redirect
-            )
-            self._live.start()
+        self._progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._progress.stop()
 
     def running(self, runs: Sequence[Run]) -> None:
-        """These go on now."""
-        self._running = list(runs)
+        """These are being trained now."""
+        for folder in set(self._bars) - {run.folder for run in runs}:
+            self._progress.remove_task(self._bars.pop(folder))
+        for run in runs:
+            if run.folder not in self._bars:
+                self._bars[run.folder] = self._progress.add_task(run_label(run), total=run.settings.epochs, state="")
+            done = epochs_done(self.out / run.folder)
+            self._progress.update(self._bars[run.folder], completed=done, state=f"epoch {min(done + 1, run.settings.epochs)}")
+        self._progress.update(self._all, completed=self._work_done(), state=f"{self.summary()}{self._left()}")
 
     def finished(self, run: Run, error: float) -> None:
         """A run has its row."""
         self._done += 1
-        self._left.pop(run.folder, None)
-        self.note(f"{self._count()} {called(run)}: error {error:.2f} % in the last epoch{self._spoken_left()}")
+        self._tell(run, f"error {error:.2f} % in the last epoch")
 
     def failed(self, run: Run, reason: str) -> None:
         """A run came to nothing."""
         self._failed += 1
-        self._left.pop(run.folder, None)
-        self.note(f"{self._count()} {called(run)}: failed: {reason}")
+        self._tell(run, f"failed: {reason}")
 
-    def note(self, sentence: str) -> None:
-        """A sentence, above the picture if there is one."""
-        self._note(sentence)
-
-    def words(self) -> str:
+    def summary(self) -> str:
         """How far it is."""
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done} of {self.total} runs are finished{failed}"
 
-    def _count(self) -> str:
-        return f"[{self._done + self._failed}/{self.total}]"
+    def _tell(self, run: Run, words: str) -> None:
+        self._unfinished.pop(run.folder, None)
+        self._progress.update(self._all, completed=self._work_done())
+        self.note(f"[{self._done + self._failed}/{self.total}] {run_label(run)}: {words}{self._left()}")
 
-    def _behind(self, run: Run) -> float:
-        return epochs_done(self.out / run.folder) * rows_per_sample(run.settings)
+    def _work_done(self) -> float:
+        left = (_work(run, run.settings.epochs - epochs_done(self.out / run.folder)) for run in self._unfinished.values())
+        return self._whole - sum(left)
 
-    def seconds_left(self) -> float | None:
-        """By the speed so far, as if every row took as long; None before there is any."""
-        left = max(0.0, sum(self._left.values()) - sum(self._ahead(run) for run in self._running))
-        done, passed = self._whole - left, self._clock() - self._began
-        return passed * left / done if done > 0 else None
-
-    def _ahead(self, run: Run) -> float:
-        """What a running one has done since the beginning."""
-        left = self._left.get(run.folder, 0.0)
-        return max(0.0, left - (work(run) - self._behind(run)))
-
-    def _spoken_left(self) -> str:
-        seconds = self.seconds_left()
-        return f", {spoken(seconds)} left" if seconds else ""
-
-    def _drawn(self) -> RenderableType:
-        failed = f", {self._failed} failed" if self._failed else ""
-        head = f"sweep: {self._done} finished{failed}, {len(self._running)} running of {self.total}{self._spoken_left()}"
-        lines = Table.grid(padding=(0, 1), expand=True)
-        lines.add_column(ratio=2, no_wrap=True, overflow="ellipsis")
-        lines.add_column(no_wrap=True)
-        lines.add_column(ratio=1)
-        for run in list(self._running):
-            epochs, done = run.settings.epochs, epochs_done(self.out / run.folder)
-            bar = ProgressBar(total=epochs, completed=done)
-            lines.add_row(Text(run.title), Text(f"epoch {min(done + 1, epochs)}/{epochs}"), bar)
-        return Group(Text(head, no_wrap=True, overflow="ellipsis"), lines)
+    def _left(self) -> str:
+        (task,) = (task for task in self._progress.tasks if task.id == self._all)
+        return f", {spoken(task.time_remaining)} left" if task.time_remaining else ""
 
 
-def called(run: Run) -> str:
+def run_label(run: Run) -> str:
     """The run in words; with its epochs, since one arm may have several budgets."""
     name = run.title.partition(": ")[2]  # without the recipe, which all have in common
     return f"{name}, {run.settings.epochs} epoch{'' if run.settings.epochs == 1 else 's'}"
 
 
-def work(run: Run) -> float:
-    """How much a run is, in passes of all samples through the network."""
-    return run.settings.epochs * rows_per_sample(run.settings)
+def _work(run: Run, epochs: int | None = None) -> float:
+    """How much so many epochs are, or all, in passes of all samples through the network."""
+    return (run.settings.epochs if epochs is None else epochs) * rows_per_sample(run.settings)
 
 
 def epochs_done(folder: Path) -> int:

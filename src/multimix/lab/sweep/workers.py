@@ -1,15 +1,15 @@
 """The runs of a sweep, each in a process of its own: one that fails is recorded, and the others go on."""
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..terminal import note as say
 from ..training.run import Run, finished, train
-from .child import Child
-from .progress import Display, called
+from .engines import Engine, Local
+from .progress import Display, run_label
 
 LOG = "sweep.log"
 POLL = 0.25  # seconds between two looks at the runs
@@ -24,13 +24,6 @@ class Failure(NamedTuple):
     log: Path
 
 
-class Job(NamedTuple):
-    """A run that goes on."""
-
-    run: Run
-    child: Child
-
-
 class Result(NamedTuple):
     """What the process of a run hands back: the error of its last epoch, or why there is none."""
 
@@ -38,22 +31,28 @@ class Result(NamedTuple):
     reason: str = ""
 
 
-def trained(
-    runs: Iterable[Run], *, data: str | Path, out: str | Path, jobs: int = 1, retry: int = 0, note: Note = say
+def train_runs(
+    runs: Iterable[Run],
+    *,
+    data: str | Path,
+    out: str | Path,
+    engine: Engine | None = None,
+    retry: int = 0,
+    note: Note = say,
 ) -> list[Failure]:
-    """The runs that failed, after all others were trained that have no row yet, ``jobs`` at a time.
+    """The runs that failed, after all others were trained that have no row yet.
 
     A run that failed is tried again up to ``retry`` times, after the others, from its last checkpoint; not if its loss diverged,
-    since it would again. A KeyboardInterrupt stops the processes when they have written checkpoints, and is passed on.
+    since it would again. A KeyboardInterrupt stops the runs when they have written checkpoints, and is passed on.
     """
-    if jobs < 1 or retry < 0:
-        raise ValueError(f"jobs must be at least 1 and retry at least 0, got {jobs} and {retry}")
+    if retry < 0:
+        raise ValueError(f"retry must be at least 0, got {retry}")
     unique = list({run.folder: run for run in runs}.values())
     left = unfinished(unique, Path(out), note)
     if len(left) < len(unique):
         note(f"{len(unique) - len(left)} of {len(unique)} runs are finished already")
     with Display(left, Path(out), done=len(unique) - len(left), note=note) as display:
-        return _Workers(Path(data), Path(out), jobs, retry, display).work(left)
+        return _Workers(Path(data), Path(out), engine or Local(), retry, display).work(left)
 
 
 def unfinished(runs: Sequence[Run], out: Path, note: Note = say) -> list[Run]:
@@ -69,9 +68,9 @@ def unfinished(runs: Sequence[Run], out: Path, note: Note = say) -> list[Run]:
 
 
 class _Workers:
-    def __init__(self, data: Path, out: Path, jobs: int, retry: int, display: Display) -> None:
-        self.data, self.out, self.jobs, self.retry, self.display = data, out, jobs, retry, display
-        self.running: list[Job] = []
+    def __init__(self, data: Path, out: Path, engine: Engine, retry: int, display: Display) -> None:
+        self.data, self.out, self.engine, self.retry, self.display = data, out, engine, retry, display
+        self.running: list[tuple[Run, Any]] = []
         self.failures: list[Failure] = []
         self.tried: Counter[Path] = Counter()
 
@@ -79,68 +78,67 @@ class _Workers:
         waiting = deque(runs)
         try:
             while waiting or self.running:
-                while waiting and len(self.running) < self.jobs:
+                while waiting and len(self.running) < (self.engine.at_once or len(runs)):
                     self._start(waiting.popleft())
-                wait([job.child.process.sentinel for job in self.running], POLL)
-                for job in [job for job in self.running if job.child.ended]:
-                    self._collect(job, waiting)
-                self.display.running([job.run for job in self.running])
+                time.sleep(POLL if self.running else 0)
+                for run, job in [(run, job) for run, job in self.running if self.engine.has_ended(job)]:
+                    self.running.remove((run, job))
+                    if self._collect(run, job):
+                        waiting.append(run)
+                self.display.running([run for run, _ in self.running])
         except KeyboardInterrupt:
             self._stop()
             raise
         return self.failures
 
     def _start(self, run: Run) -> None:
-        log = self.out / run.folder / LOG
         try:
-            self.running.append(Job(run, Child(_train, (run, self.data, self.out), log)))
+            arguments = (run, self.data.absolute(), self.out.absolute())
+            self.running.append((run, self.engine.start(_train, arguments, self.out / run.folder / LOG)))
         except Exception as error:  # what cannot be pickled, say
-            self._fail(Failure(run, f"its process could not be started: {error}", log))
+            self._fail(run, f"its process could not be started: {error}")
 
-    def _collect(self, job: Job, waiting: deque[Run]) -> None:
-        self.running.remove(job)
-        end = job.child.end()
-        if end.how == "done" and end.value.error is not None:
-            self.display.finished(job.run, end.value.error)
-            return
-        done = finished(job.run, self.out, self.display.note)
-        if end.how != "done" and done is not None:  # it was ended after its last word
-            self.display.finished(job.run, done.last)
-            return
-        reason = end.value.reason if end.how == "done" else str(end.value)
-        self.tried[job.run.folder] += 1
-        if end.how != "done" and self.tried[job.run.folder] <= self.retry:
-            self.display.note(f"{called(job.run)}: {reason}; it is tried again")
-            waiting.append(job.run)
-        else:
-            self._fail(Failure(job.run, reason, job.child.log))
+    def _collect(self, run: Run, job: Any) -> bool:
+        """Record how a run ended; whether it is to be tried again."""
+        end = self.engine.end(job)
+        result: Result | None = end.value if end.how == "done" else None
+        if result is None and (done := finished(run, self.out, self.display.note)) is not None:
+            result = Result(done.last)  # its process was ended after the last line was written
+        if result is not None and result.error is not None:
+            self.display.finished(run, result.error)
+            return False
+        self.tried[run.folder] += 1
+        if result is None and self.tried[run.folder] <= self.retry:
+            self.display.note(f"{run_label(run)}: {end.value}; it is tried again")
+            return True
+        self._fail(run, str(end.value) if result is None else result.reason)
+        return False
 
-    def _fail(self, failure: Failure) -> None:
-        self.failures.append(failure)
-        self.display.failed(failure.run, failure.reason)
+    def _fail(self, run: Run, reason: str) -> None:
+        self.failures.append(Failure(run, reason, self.out / run.folder / LOG))
+        self.display.failed(run, reason)
 
     def _stop(self) -> None:
         """Ask all to stop and wait for them; asked again, they stop at once."""
         self.display.note(f"stopping: {len(self.running)} running, each writes a checkpoint after its update")
         self._ask()
-        while not all(job.child.ended for job in self.running):
-            self._wait_a_little()
-        for job in self.running:
-            end = job.child.end()
+        while not all(self.engine.has_ended(job) for _, job in self.running):
+            self._pause()
+        for run, job in self.running:
+            end = self.engine.end(job)
             if end.how == "done" and end.value.error is not None:
-                self.display.finished(job.run, end.value.error)
-        self.running.clear()
-        self.display.note(self.display.words())
-
-    def _wait_a_little(self) -> None:
-        try:
-            wait([job.child.process.sentinel for job in self.running if not job.child.ended], POLL)
-        except KeyboardInterrupt:
-            self._ask()
+                self.display.finished(run, end.value.error)
+        self.display.note(self.display.summary())
 
     def _ask(self) -> None:
-        for job in self.running:
-            job.child.stop()
+        for _, job in self.running:
+            self.engine.stop(job)
+
+    def _pause(self) -> None:
+        try:
+            time.sleep(POLL)
+        except KeyboardInterrupt:
+            self._ask()
 
 
 def _train(run: Run, data: Path, out: Path) -> Result:
