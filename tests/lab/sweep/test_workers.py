@@ -37,10 +37,10 @@ def half_trained(run, out, monkeypatch):
     with monkeypatch.context() as patch:
         plain = Training._between
 
-        def between(self, watcher):
+        def between(self):
             if self.at.updates == 4:
-                self.stop.asked = True
-            plain(self, watcher)
+                self.stop.requested = True
+            plain(self)
 
         patch.setattr(Training, "_between", between)
         with pytest.raises(KeyboardInterrupt):

@@ -101,7 +101,7 @@ class Local:
         self.machine = f"{processor()}, {os.cpu_count()} cores"
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.at_once: int | None = jobs
-        self.threads = None if jobs == 1 else max(1, cores // jobs)  # several would take the cores from each other
+        self.threads: int | None = None if jobs == 1 else max(1, cores // jobs)  # several would take the cores from each other
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...], log: Path) -> LocalJob:
         context = get_context("spawn")
@@ -168,14 +168,16 @@ class Ray:
             import ray
         except ModuleNotFoundError:
             raise ValueError("the engine ray needs the extra [ray]: pip install 'multimix[ray]'") from None
-        self._ray, self.machine = ray, f"ray {address or 'on this machine'}"
-        self.at_once, self.threads = jobs, cpus_per_run
+        self._ray: Any = ray
+        self.machine = f"ray {address or 'on this machine'}"
+        self.at_once = jobs
+        self.threads: int | None = cpus_per_run
         try:
             ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(f"there is no Ray cluster at {address!r}: {_one_line(error)}") from error
         for resource, wanted in (("CPU", cpus_per_run), ("GPU", gpus_per_run)):
-            most = max(node["Resources"].get(resource, 0) for node in ray.nodes() if node["Alive"])
+            most = max(node["Resources"].get(resource, 0) for node in self._ray.nodes() if node["Alive"])
             if wanted > most:  # Ray would wait for ever
                 self.close()
                 option = f"--{resource.lower()}s-per-run"
@@ -224,7 +226,8 @@ class Slurm:
         except ModuleNotFoundError:
             raise ValueError("the engine slurm needs the extra [slurm]: pip install 'multimix[slurm]'") from None
         self.machine = f"slurm, partition {partition or 'as preset'}"
-        self.at_once, self.threads = jobs, cpus_per_run
+        self.at_once = jobs
+        self.threads: int | None = cpus_per_run
         try:
             self._executor = submitit.AutoExecutor(out.absolute() / "sweep-jobs" / "%j", cluster=cluster)
         except RuntimeError as error:
