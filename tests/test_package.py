@@ -48,7 +48,7 @@ def test_every_method_has_a_card(method):
 
 
 def test_names_are_unique_and_creatable():
-    names = [name for method in mm.METHODS for name in (method.name, *method.aliases)]
+    names = [name for known in mm.entries() for name in known.names]
     assert len(names) == len(set(names))
     assert mm.create("manifold", layers=("a",)) == mm.ManifoldMixup(layers=("a",))
     assert mm.create("input", k=3) == mm.InputMixup(k=3)

@@ -4,35 +4,8 @@ from .drop_in import Mix
 from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss, mixed_terms
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
-from .methods import (
-    METHODS,
-    SAGE,
-    AlignMixup,
-    AttentiveMix,
-    CoMixup,
-    CutMix,
-    Cutout,
-    FMix,
-    GridMix,
-    GuidedMixup,
-    InputMixup,
-    ManifoldMixup,
-    Method,
-    NoMix,
-    OneOf,
-    PairMethod,
-    PathMethod,
-    PuzzleMix,
-    RecursiveMix,
-    ResizeMix,
-    SageMix,
-    SaliencyMix,
-    SAMix,
-    SmoothMix,
-    StyleCutMix,
-    StyleMix,
-    create,
-)
+from .methods import *  # noqa: F403  # one line per method, made by tools/generate.py
+from .methods import __all__ as _method_names
 from .methods.comixup.plan import GroupPlan
 from .mixing import mix
 from .plan import PairPlan, Plan
@@ -44,39 +17,12 @@ from .warmup import warmup
 __version__ = "0.1.0"
 
 __all__ = [
-    "METHODS",
-    "SAGE",
-    "AlignMixup",
-    "AttentiveMix",
-    "CoMixup",
-    "CutMix",
-    "Cutout",
-    "FMix",
-    "GridMix",
     "GroupPlan",
-    "GuidedMixup",
-    "InputMixup",
-    "ManifoldMixup",
-    "Method",
     "Mix",
     "MixPoints",
     "MixingError",
-    "NoMix",
-    "OneOf",
-    "PairMethod",
     "PairPlan",
-    "PathMethod",
     "Plan",
-    "PuzzleMix",
-    "RecursiveMix",
-    "ResizeMix",
-    "SAMix",
-    "SageMix",
-    "SaliencyMix",
-    "SmoothMix",
-    "StyleCutMix",
-    "StyleMix",
-    "create",
     "input_saliency",
     "mix",
     "mixed_accuracy",
@@ -93,3 +39,4 @@ __all__ = [
     "softmax_bce",
     "warmup",
 ]
+__all__ += _method_names

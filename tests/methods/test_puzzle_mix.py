@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import multimix as mm
 import puzzle_oracle
+from multimix.methods.registry import entry
 from oracles import seeded
 
 
@@ -247,5 +248,5 @@ def test_mean_and_std_in_any_form(kind):
 def test_the_authors_names_are_known():
     with pytest.raises(ValueError, match=r"puzzlemix has no option 't_eps' \(it is called 'transport_eps' here\); it has k, p"):
         mm.create("puzzlemix", t_eps=0.8)
-    for ours in mm.PuzzleMix.published.values():
+    for ours in entry("puzzlemix").published.values():
         assert hasattr(mm.PuzzleMix(), ours)

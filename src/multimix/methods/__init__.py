@@ -1,56 +1,34 @@
-"""Every mixing method: one file each, one line each in METHODS."""
+"""Every mixing method, one file or folder each; :mod:`.registry` knows them by name."""
 
-from dataclasses import MISSING, fields
-from typing import Any
-
-from ..checks import nearest
-from .align_mixup import AlignMixup
-from .attentive_mix import AttentiveMix
 from .base import Method, PairMethod, PathMethod
-from .comixup.method import CoMixup
-from .cutmix import CutMix
+from .one_of import OneOf
+from .registry import METHODS, Look, create, entries, register
+
+# Made by tools/generate.py: the methods in the order in which they are listed, new ones last.
+# <methods>
+# isort: off
+from .no_mix import NoMix
 from .cutout import Cutout
-from .fmix import FMix
-from .grid_mix import GridMix
-from .guided_mixup import GuidedMixup
 from .input_mixup import InputMixup
 from .manifold_mixup import ManifoldMixup
-from .no_mix import NoMix
-from .one_of import OneOf
+from .cutmix import CutMix
+from .fmix import FMix
 from .puzzlemix.method import PuzzleMix
+from .comixup.method import CoMixup
+from .saliency_mix import SaliencyMix
+from .style.stylemix import StyleMix
+from .style.stylecutmix import StyleCutMix
 from .recursivemix.method import RecursiveMix
-from .resize_mix import ResizeMix
+from .align_mixup import AlignMixup
 from .sage import SAGE
 from .sagemix.method import SageMix
-from .saliency_mix import SaliencyMix
 from .samix.method import SAMix
+from .resize_mix import ResizeMix
+from .grid_mix import GridMix
 from .smooth_mix import SmoothMix
-from .style.stylecutmix import StyleCutMix
-from .style.stylemix import StyleMix
-
-METHODS: tuple[type[Method], ...] = (
-    NoMix,
-    Cutout,
-    InputMixup,
-    ManifoldMixup,
-    CutMix,
-    FMix,
-    PuzzleMix,
-    CoMixup,
-    SaliencyMix,
-    StyleMix,
-    StyleCutMix,
-    RecursiveMix,
-    AlignMixup,
-    SAGE,
-    SageMix,
-    SAMix,
-    ResizeMix,
-    GridMix,
-    SmoothMix,
-    AttentiveMix,
-    GuidedMixup,
-)
+from .attentive_mix import AttentiveMix
+from .guided_mixup import GuidedMixup
+# isort: on
 
 __all__ = [
     "METHODS",
@@ -64,6 +42,7 @@ __all__ = [
     "GridMix",
     "GuidedMixup",
     "InputMixup",
+    "Look",
     "ManifoldMixup",
     "Method",
     "NoMix",
@@ -80,32 +59,7 @@ __all__ = [
     "StyleCutMix",
     "StyleMix",
     "create",
-    "required_options",
+    "entries",
+    "register",
 ]
-
-
-def create(name: str, **options: Any) -> Method:
-    """The method registered under ``name`` or one of its aliases, made with ``options``.
-
-    >>> create("cutmix", k=5).k
-    5
-    """
-    known = {key: method for method in METHODS for key in (method.name, *method.aliases)}
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(m.name for m in METHODS)}")
-    accepted = [option.name for option in fields(known[name])]  # type: ignore[arg-type]  # every registered method is a dataclass
-    for given in options:
-        if given not in accepted:
-            ours = known[name].published.get(given)
-            hint = f" (it is called {ours!r} here)" if ours else nearest(given, accepted)
-            raise ValueError(f"{name} has no option {given!r}{hint}; it has {', '.join(accepted)}")
-    for missing in required_options(known[name]):
-        if missing not in options:
-            raise ValueError(f"{name} needs {missing}=")
-    return known[name](**options)
-
-
-def required_options(kind: type[Method]) -> list[str]:
-    """The options of a method that have no default."""
-    options = fields(kind)  # type: ignore[arg-type]  # every registered method is a dataclass
-    return [option.name for option in options if option.default is MISSING and option.default_factory is MISSING]
+# </methods>

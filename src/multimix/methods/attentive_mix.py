@@ -12,6 +12,7 @@ from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from ..sampling import check_second, sample_path
 from .base import PairMethod
+from .registry import register
 
 
 def cell_grid(size: torch.Size, cells: int) -> tuple[int, ...]:
@@ -36,6 +37,14 @@ def spread_cells(values: Tensor, size: torch.Size) -> Tensor:
     return values
 
 
+@register(
+    "attentivemix",
+    aliases=("attentivemix+", "attentive_mix", "attentive_cutmix"),
+    shared="pair, order of the partner's cells by saliency",
+    order="cells nest, both ends exact",
+    examples=({}, {"cells": 3, "beta": 8.0}),
+    exceptions={"one mask for the batch": "a mask follows its partner's map"},
+)
 @dataclass(frozen=True, kw_only=True)
 class AttentiveMix(PairMethod):
     """x̂_k is x' in its λ_k·N most salient cells of a grid of N = ``cells``² (in each place, x outside); signals and volumes, too.
@@ -45,8 +54,6 @@ class AttentiveMix(PairMethod):
     by one coin for all k. The target follows the realised area.
     """
 
-    name = "attentivemix"
-    aliases = ("attentivemix+", "attentive_mix", "attentive_cutmix")
     alpha: float = 2.0
     beta: float | None = None
     cells: int = 7

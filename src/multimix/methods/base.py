@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
@@ -43,11 +42,8 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()
-    layout: ClassVar[Literal["images", "points"]] = "images"
-    """What it mixes: batches ``[B, C, …]`` of images, signals or volumes, or clouds of points ``[B, N, 3]``."""
-    published: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What the authors call options that have another name here."""
+    layout: ClassVar[Literal["images", "points", "any"]] = "images"
+    """Name and layout are set by :func:`multimix.methods.registry.register`."""
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""

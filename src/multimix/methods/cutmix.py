@@ -8,8 +8,16 @@ from ..checks import check_spatial
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
 from ..plan import PairPlan
 from .base import PairMethod
+from .registry import register
 
 
+@register(
+    "cutmix",
+    shared="pair, box centre",
+    order='boxes nest; both ends with `box="shift"`',
+    examples=({}, {"box": "shift"}, {"grid": "integer"}, {"box": "shift", "grid": "integer"}),
+    exceptions={"partner at 1": "clipped boxes lose what falls outside; box='shift' gives the end point"},
+)
 @dataclass(frozen=True, kw_only=True)
 class CutMix(PairMethod):
     """x̂_k is x' inside box k and x outside; the boxes have sides λ_k^(1/d) of the image's and one uniformly drawn centre.
@@ -19,7 +27,6 @@ class CutMix(PairMethod):
     :func:`multimix.geometry.boxes.centered_boxes`. The target always follows the realised area.
     """
 
-    name = "cutmix"
     box: Fit = "clip"
     grid: Grid = "continuous"
 

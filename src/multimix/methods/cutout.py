@@ -12,8 +12,19 @@ from ..geometry.boxes import inside, random_center, slices
 from ..mixing import PAIR_BY_PAIR, by_step, into, rows_like, writes_pay
 from ..plan import PairPlan, check_size
 from .base import PathMethod
+from .registry import Look, register
 
 
+@register(
+    "cutout",
+    shared="hole centre",
+    order="holes nest",
+    examples=({"length": 5}, {"length": 6, "holes": 2, "fill": 0.7}),
+    exceptions={"target is the pixel share": "what is removed belongs to nobody; the label stays"},
+    # Published for 16 of 32 pixels; grey stands for the mean of the data, which is 0 once it is normalised.
+    look=Look(lambda side: {"length": side // 2, "fill": 0.5}),
+    small={"length": 4},
+)
 @dataclass(frozen=True, kw_only=True)
 class Cutout(PathMethod):
     """Square holes in every sample, growing from step to step around one centre; the label stays.
@@ -23,7 +34,6 @@ class Cutout(PathMethod):
     (all as published). Fill after normalisation, where 0 is the mean of the data.
     """
 
-    name = "cutout"
     length: int = 16
     holes: int = 1
     fill: float = 0.0

@@ -12,6 +12,7 @@ from ..checks import check_spatial
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
+from .registry import register
 
 Spectrum = Literal["full", "reference"]
 
@@ -49,6 +50,12 @@ def _falloff(size: tuple[int, ...], decay: float) -> Tensor:
     return (squares.sqrt() * max(size)).clamp(min=1) ** -decay
 
 
+@register(
+    "fmix",
+    shared="pair, grey field, rounding coin",
+    order="masks nest, area ± 1 pixel, both ends exact",
+    examples=({}, {"decay": 1.5}, {"softness": 0.3}),
+)
 @dataclass(frozen=True, kw_only=True)
 class FMix(PairMethod):
     """x̂_k takes the λ_k·N brightest places of one smooth random field from x'; signals, images and volumes.
@@ -57,7 +64,6 @@ class FMix(PairMethod):
     ``spectrum="reference"`` reproduces a defect of the published code, for comparison.
     """
 
-    name = "fmix"
     decay: float = 3.0
     softness: float = 0.0
     spectrum: Spectrum = "full"

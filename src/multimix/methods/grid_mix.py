@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Generator, Tensor
 from ..checks import Range, between, check_spatial, checked_range
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
+from .registry import register
 
 
 class HoleGrid(NamedTuple):
@@ -67,6 +67,19 @@ def hole_masks(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> Tensor:
     return mask.float().unsqueeze(2)
 
 
+@register(
+    "gridmix",
+    published={
+        "n_holes": "holes",
+        "hole_aspect_ratio": "hole_aspect",
+        "cut_area_ratio": "crop",
+        "cut_aspect_ratio": "crop_aspect",
+    },
+    shared="pair, crop and grid of holes",
+    order="masks nest",
+    examples=({}, {"crop": 1.0, "holes": 3}, {"crop": 1, "hole_aspect": (0.5, 2.0), "random_offset": False}),
+    exceptions={"partner at 1": "a crop leaves the rest of the image as it is; crop=1 gives the end point"},
+)
 @dataclass(frozen=True, kw_only=True)
 class GridMix(PairMethod):
     """x̂_k shows x' in the holes of a grid inside a crop, x elsewhere; a hole has the share λ_k of its cell.
@@ -77,10 +90,6 @@ class GridMix(PairMethod):
     may be a number. The target follows the realised share, about λ_k times that of the crop; ``crop=1`` makes it λ_k.
     """
 
-    name = "gridmix"
-    published = MappingProxyType(
-        {"n_holes": "holes", "hole_aspect_ratio": "hole_aspect", "cut_area_ratio": "crop", "cut_aspect_ratio": "crop_aspect"}
-    )
     holes: int | tuple[int, int] = (2, 6)
     hole_aspect: float | Range = 1.0
     crop: float | Range = (0.5, 1.0)

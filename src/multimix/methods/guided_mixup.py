@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -12,11 +11,24 @@ from ..checks import check_spatial, checked_saliency
 from ..geometry.translated import blurred, soft_shares, with_mean_1
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
+from .registry import register
 from .sage import check_blur
 
 Pairing = Literal["far", "random"]
 
 
+@register(
+    "guidedmixup",
+    aliases=("guidedmix", "guided_mixup"),
+    published={"condition": "pairing", "blur": "blur_size"},
+    shared="pair (far apart in saliency), saliency pass",
+    order="soft masks ordered pointwise, both ends exact",
+    examples=({}, {"pairing": "random", "blur_size": 3}),
+    exceptions={
+        "one mask for the batch": "a mask follows its own two maps",
+        "geometry": "nothing is left to draw once pair and path are given",
+    },
+)
 @dataclass(frozen=True, kw_only=True)
 class GuidedMixup(PairMethod):
     """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k = λ_k s' / ((1 − λ_k) s + λ_k s'): whoever is more salient at a place shows more there.
@@ -26,9 +38,6 @@ class GuidedMixup(PairMethod):
     other methods do, and only there ``derange`` counts.
     """
 
-    name = "guidedmixup"
-    aliases = ("guidedmix", "guided_mixup")
-    published = MappingProxyType({"condition": "pairing", "blur": "blur_size"})
     pairing: Pairing = "far"
     blur_size: int = 7
     blur_sigma: float = 3.0

@@ -7,8 +7,20 @@ from torch import Generator, Tensor
 
 from ..plan import PairPlan, SharePlan
 from .base import PairMethod
+from .registry import register
 
 
+@register(
+    "manifoldmix",
+    aliases=("manifold", "manifold_mixup"),
+    layout="any",
+    shared="pair, layer, the trunk's forward pass",
+    order="one segment in hidden space",
+    examples=({"layers": (None, "body")},),
+    recipe={"layers": (None, "stage1", "stage2")},
+    # At the input it would be mixup.
+    small={"layers": ("stage1", "stage2")},
+)
 @dataclass(frozen=True, kw_only=True)
 class ManifoldMixup(PairMethod):
     """ĥ_k = (1 − λ_k) h(x) + λ_k h(x') at one of ``layers``, drawn uniformly for each batch and shared by all k.
@@ -18,8 +30,6 @@ class ManifoldMixup(PairMethod):
     samples, the rest on K·B. Use it through :func:`multimix.mixed_logits`.
     """
 
-    name = "manifoldmix"
-    aliases = ("manifold", "manifold_mixup")
     alpha: float = 2.0
     layers: tuple[str | None, ...]
 

@@ -7,13 +7,14 @@ from torch import Generator, Tensor
 from ..plan import PairPlan
 from ..sampling import check_path_options
 from .base import Method, unmixed_plan
+from .registry import register
 
 
+@register("none", layout="any", summary="no mixing")
 @dataclass(frozen=True, kw_only=True)
 class NoMix(Method):
     """The batch as it is, B rows for every ``k``: K equal copies would have the same mean loss at K times the cost."""
 
-    name = "none"
     k: int = 1
 
     def __post_init__(self) -> None:

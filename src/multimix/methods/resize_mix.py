@@ -1,7 +1,6 @@
 """ResizeMix (Qin et al., 2020): the whole partner, made small, in K boxes around one point."""
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from torch import Generator, Tensor
@@ -11,10 +10,24 @@ from ..geometry.boxes import Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
 from ..plan import PairPlan
 from .base import PairMethod
+from .registry import register
 
 Place = Literal["anywhere", "shift", "clip"]
 
 
+@register(
+    "resizemix",
+    published={"scope": "scale", "interpolate_mode": "resize"},
+    shared="pair, place of the box that holds the whole partner",
+    order="boxes nest",
+    examples=(
+        {},
+        {"scale": None, "box": "clip", "grid": "integer"},
+        {"box": "shift", "resize": "bilinear"},
+        {"resize": "bilinear"},
+    ),
+    exceptions={"partner at 1": "clipped boxes lose what falls outside; the others give the end point"},
+)
 @dataclass(frozen=True, kw_only=True)
 class ResizeMix(PairMethod):
     """x̂_k is all of x' resized into box k, and x outside; sides of the boxes are τ_k times the image's, areas λ_k = τ_k^d.
@@ -27,8 +40,6 @@ class ResizeMix(PairMethod):
     :class:`multimix.CutMix`. ``resize`` is nearest or bilinear. The target follows the realised area.
     """
 
-    name = "resizemix"
-    published = MappingProxyType({"scope": "scale", "interpolate_mode": "resize"})
     scale: Range | None = (0.1, 0.8)
     box: Place = "anywhere"
     grid: Grid = "continuous"

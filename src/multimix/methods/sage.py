@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -25,10 +24,31 @@ from ..plan import PairPlan
 from ..precision import working
 from ..saliency import clean_logits, clean_pass
 from .base import PairMethod
+from .registry import Look, register
 
 SaliencyMode = Literal["train", "eval"]
 
 
+@register(
+    "sage",
+    published={
+        "mixup_alpha": "alpha",
+        "upper_lambda": "bound",
+        "rand_pos": "positions",
+        "kernel_size": "blur_size",
+        "eval_mode": "saliency_mode",
+    },
+    shared="pair, saliency pass, one translation",
+    order="soft masks ordered pointwise",
+    examples=({"bound": 1.0}, {"bound": 1.0, "positions": 0.05, "stay": False, "blur_size": 1}),
+    exceptions={
+        "partner at 1": "the path ends at the moved partner",
+        "one mask for the batch": "a mask follows its own two maps",
+        "a step is K = 1": "the translation is the best for all K steps together",
+    },
+    # A hundredth of all translations is thousands at this size, each tried at every position of the slider: at most 200.
+    look=Look(lambda side: {"positions": min(0.01, 200 / (2 * side - 1) ** 2)}),
+)
 @dataclass(frozen=True, kw_only=True)
 class SAGE(PairMethod):
     """x̂_k = M_k ⊙ x + (1 − M_k) ⊙ τ(x'), M_k = S_k / (S_k + S'_k): the share of x is ρ_k s against (1 − ρ_k) τ(s').
@@ -42,16 +62,6 @@ class SAGE(PairMethod):
     sees the clean batch, too; ``"eval"`` leaves no trace in it.
     """
 
-    name = "sage"
-    published = MappingProxyType(
-        {
-            "mixup_alpha": "alpha",
-            "upper_lambda": "bound",
-            "rand_pos": "positions",
-            "kernel_size": "blur_size",
-            "eval_mode": "saliency_mode",
-        }
-    )
     bound: float = 0.6
     positions: float = 0.01
     stay: bool = True

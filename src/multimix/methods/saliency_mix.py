@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, get_args
 
 import torch
@@ -14,6 +13,7 @@ from ..checks import check_choice, check_spatial, checked_numbers, checked_salie
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
 from ..plan import PairPlan
 from .base import PairMethod
+from .registry import register
 
 SURROUNDS = (12, 24, 48, 28, 56, 112)
 """How far the six surrounds reach, in places."""
@@ -114,6 +114,18 @@ def _to_one(part: Tensor) -> Tensor:
 SaliencyMap = Literal["fine", "gradient"]
 
 
+@register(
+    "saliencymix",
+    published={"beta": "alpha"},
+    shared="pair, the partner's most salient place",
+    order='boxes nest; both ends with `box="shift"`',
+    examples=({}, {"box": "shift", "grid": "continuous"}, {"reference": True}, {"saliency_from": "gradient"}),
+    exceptions={
+        "partner at 1": "clipped boxes lose what falls outside; box='shift' gives the end point",
+        "one mask for the batch": "the box follows the partner",
+        "geometry": "the box lies where the partner is most salient: nothing is drawn",
+    },
+)
 @dataclass(frozen=True, kw_only=True)
 class SaliencyMix(PairMethod):
     """x̂_k is x' inside box k and x outside, at the same place; the boxes lie around the place where x' is most salient.
@@ -127,8 +139,6 @@ class SaliencyMix(PairMethod):
     salient, as the published code does. ``box`` and ``grid`` are those of :class:`multimix.CutMix`.
     """
 
-    name = "saliencymix"
-    published = MappingProxyType({"beta": "alpha"})
     saliency_from: SaliencyMap | Callable[[Tensor], Tensor] = "fine"
     reference: bool = False
     box: Fit = "clip"

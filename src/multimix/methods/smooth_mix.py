@@ -12,6 +12,7 @@ from ..checks import Range, between, check_spatial, checked_range
 from ..geometry.boxes import random_center
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
+from .registry import register
 
 # Of log q: for all that float64 can tell a bump is 1 everywhere below, and above it is 0 beside its centre.
 FLATTEST, SHARPEST = -40.0, 60.0
@@ -87,6 +88,12 @@ def _squares(center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
     ]
 
 
+@register(
+    "smoothmix",
+    shared="pair, centre of a Gaussian bump",
+    order="masks ordered pointwise, mean λ",
+    examples=({}, {"width": (0.25, 0.5)}),
+)
 @dataclass(frozen=True, kw_only=True)
 class SmoothMix(PairMethod):
     """x̂_k = (1 − m_k) x + m_k x', m_k = exp(−D² / 2 w_k²): D is the distance from one uniformly drawn centre, in sides.
@@ -95,7 +102,6 @@ class SmoothMix(PairMethod):
     over that range: (0.25, 0.5) and α = 1 is the published law. The target always follows the mean of the mask.
     """
 
-    name = "smoothmix"
     width: float | Range | None = None
 
     def __post_init__(self) -> None:

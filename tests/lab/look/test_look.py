@@ -7,16 +7,16 @@ import torch
 from PIL import Image
 
 import multimix
-from made_up import Demanding, Needy
-from multimix import SAGE, CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
+from made_up import Demanding, Needy, add_methods
+from multimix import CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
 from multimix.lab.data.shapes import cloud_picture
-from multimix.lab.look import cases as look_cases
-from multimix.lab.look.cases import options, words
+from multimix.lab.look.cases import words
 from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
 from multimix.lab.look.look import look, shown_methods
-from multimix.lab.look.look import look as module
 from multimix.lab.look.pictures import cat, dog, to_image
 from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
+from multimix.methods.registry import entry
+from multimix.methods.style import small_pair
 from multimix.methods.style.small_pair import SketchPair
 
 SIZE = 48
@@ -33,7 +33,9 @@ def pair():
 @pytest.fixture(autouse=True)
 def _brief_training(monkeypatch):
     """Some steps of training an encoder and a decoder: what they put out is looked at elsewhere."""
-    monkeypatch.setattr(look_cases, "PAIR", SketchPair(side=8, width=4, steps=4))
+    train = small_pair._trained_sketch
+    short = SketchPair(side=8, width=4, steps=4)
+    monkeypatch.setattr(small_pair, "_trained_sketch", lambda options, device: train(short, device))
 
 
 def shown_as(name):
@@ -300,28 +302,22 @@ def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
         "a small encoder and decoder for stylemix and stylecutmix is trained first, which takes some seconds",
         "begun",
     ]
-    assert look_cases.PAIR.trained() is look_cases.PAIR.trained()
+    assert SketchPair().trained() is SketchPair().trained()
 
 
 def test_sage_tries_no_more_translations_than_can_be_waited_for():
-    assert options(SAGE, 16)["positions"] == 0.01
-    assert round(options(SAGE, 256)["positions"] * 511**2) == 200
+    assert entry("sage").look.options(16)["positions"] == 0.01
+    assert round(entry("sage").look.options(256)["positions"] * 511**2) == 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Brand(InputMixup):
     """A <new> method of ``k`` steps."""
 
-    name = "brand"
-    aliases = ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Deep(InputMixup):
     """Mixes hidden layers by default."""
-
-    name = "deep"
-    aliases = ()
 
     @property
     def mixes_at(self):
@@ -330,9 +326,7 @@ class Deep(InputMixup):
 
 @pytest.fixture
 def more_methods(monkeypatch):
-    more = (*multimix.METHODS, Brand, Needy, Demanding, Deep)
-    monkeypatch.setattr("multimix.methods.METHODS", more)
-    monkeypatch.setattr(module, "METHODS", more)
+    add_methods(monkeypatch, Brand, Needy, Demanding, Deep)
 
 
 @pytest.mark.usefixtures("more_methods")

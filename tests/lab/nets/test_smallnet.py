@@ -1,7 +1,7 @@
 import torch
 
 from multimix.lab.nets.smallnet import SmallNet, digest, initial_net
-from multimix.lab.studies.digits.arms import OPTIONS
+from multimix.methods.registry import entry
 
 
 def test_the_net_is_as_small_as_it_says():
@@ -22,4 +22,4 @@ def test_a_seed_has_its_own_weights_and_leaves_the_global_stream_alone():
 
 
 def test_the_layers_named_for_manifold_mixup_exist():
-    assert set(OPTIONS["manifoldmix"]["layers"]) <= set(dict(SmallNet().named_modules()))
+    assert set(entry("manifoldmix").small["layers"]) <= set(dict(SmallNet().named_modules()))

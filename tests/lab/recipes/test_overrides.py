@@ -7,7 +7,7 @@ import multimix as mm
 from multimix.lab.recipes.overrides import overridden
 from multimix.lab.recipes.schedule import Knots, Milestones
 from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Settings, described
-from multimix.methods import METHODS, create, required_options
+from multimix.methods import create, entries
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair
 
@@ -118,7 +118,7 @@ def full(method=None, schedule=SCHEDULES[0]):
 
 
 def methods():
-    made = [create(kind.name, **{option: OPTIONS[option] for option in required_options(kind)}) for kind in METHODS]
+    made = [create(known.name, **{option: OPTIONS[option] for option in known.required}) for known in entries()]
     colours = mm.PuzzleMix(mean=(0.5, 0.25, 0.125), std=0.5, adv_roles=(True, False), blocks=(4, (3, 5)), transport_size=2)
     return [*made, colours, mm.OneOf((mm.CutMix(k=2), mm.InputMixup(alpha=0.5)), (0.25, 0.5))]
 

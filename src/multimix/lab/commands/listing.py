@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...checks import nearest
-from ...methods import METHODS, NoMix
+from ...methods import entries
 from ..data import DATASETS
 from ..nets import NETWORKS, network
 from ..recipes import RECIPES
@@ -36,10 +36,7 @@ def recipe_table() -> Table:
 
 def method_table() -> Table:
     """Every name that ``--method`` takes."""
-    lines = []
-    for kind in METHODS:
-        words = "no mixing" if kind is NoMix else _first_line(inspect.getmodule(kind)).rstrip(".")
-        lines.append([", ".join((kind.name, *kind.aliases)), words, _takes_k(kind.name)])
+    lines = [[", ".join(entry.names), entry.summary, _takes_k(entry.name)] for entry in entries()]
     lines += [[name, strategy.about, _takes_k(name)] for name, strategy in STRATEGIES.items()]
     return _table("Methods and baselines: --method NAME --k K", ["name", "what", "K"], lines)
 

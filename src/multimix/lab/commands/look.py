@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from ...methods import METHODS
+from ...methods import entries
 from ..terminal import bar, note, tell
 
-SHOWN = ", ".join(kind.name for kind in METHODS)
+NAMES = ", ".join(entry.name for entry in entries())
 
-
-try:
+with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
     import tyro
-except ModuleNotFoundError:
-    pass  # cli.main() says in one sentence what is missing
-else:
-    Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
-    ]
-    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
 
 
 def look(
@@ -35,7 +27,7 @@ def look(
     k: Annotated[int, tyro.conf.arg(metavar="K", help="Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).")] = 5,
     methods: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(metavar="NAME …", help=f"Which of {SHOWN}.", help_behavior_hint="(default: all that can be shown)"),
+        tyro.conf.arg(metavar="NAME …", help=f"Which of {NAMES}.", help_behavior_hint="(default: all that can be shown)"),
     ] = (),
     size: Annotated[int, tyro.conf.arg(metavar="PIXELS", help="Side of the squares that the pictures are cut to.")] = 256,
     seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides where boxes, holes and fields lie.")] = 5,

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ...methods import METHODS, Method, create
+from ...methods import Method, entries
+from ...methods.registry import entry
 from ...sampling import sample_path
 from ..storage import make_folder, write_atomically
-from .cases import LEFT_OUT, obstacle, options, trained_ahead, words
+from .cases import LEFT_OUT, obstacle, train_ahead, words
 from .figure import Row, figure
 from .page import POSITIONS, Card, page
 from .pictures import read_picture
@@ -44,7 +45,7 @@ def look(
     out = Path(out)
     png, html = out / "look.png", out / "look.html"
     make_folder(out)  # before anything that takes time
-    trained_ahead(shown, note)
+    train_ahead(shown, note)
     rows, cards = [], []
     for method in track(shown):
         said, (first, last) = words(method), ends(method, a, b)
@@ -61,21 +62,18 @@ def look(
 
 
 def shown_methods(names: Sequence[str], size: int, note: Callable[[str], None]) -> list[Method]:
-    """The methods called ``names``, one sentence for the first that cannot be shown; without names all that can be."""
-    known = {key: kind for kind in METHODS for key in (kind.name, *kind.aliases)}
+    """The methods called ``names``, a ValueError for the first that cannot be shown; without names all that can be."""
+    chosen = list({entry(name).name: entry(name) for name in names}.values())
     for name in names:
-        if name not in known:
-            create(name)  # raises the sentence that lists what exists
-        if reason := obstacle(known[name]):
+        if reason := obstacle(entry(name)):
             raise ValueError(f"{name} cannot be shown: {reason}")
-    if names:
-        kinds = list(dict.fromkeys(known[name] for name in names))
-    else:
-        kinds = [kind for kind in METHODS if obstacle(kind) is None]
-        for kind in METHODS:
-            if (reason := obstacle(kind)) not in (None, *LEFT_OUT):
-                note(f"{kind.name} is left out: {reason}")
-    return [create(kind.name, **options(kind, size)) for kind in kinds]
+    for known in () if names else entries():
+        reason = obstacle(known)
+        if reason is None:
+            chosen.append(known)
+        elif reason not in LEFT_OUT:
+            note(f"{known.name} is left out: {reason}")
+    return [known.method(**known.look.options(size)) for known in chosen]
 
 
 def _first_line(method: Method) -> str:

@@ -1,4 +1,4 @@
-"""What a method makes of picture A on the way to B, at any λ: pairs, holes, a history, parts of a batch, clouds of points."""
+"""What a method makes of picture A on the way to B, at any λ: pairs, clouds of points, or steps of its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ...methods import Method, PairMethod
-from ...methods.comixup.method import CoMixup
-from ...methods.recursivemix.method import RecursiveMix
+from ...methods.registry import entry
 from ..data.shapes import KINDS, bodies, cloud_picture
 
 FIRST_BODY, SECOND_BODY, POINTS = "cone", "torus", 400
@@ -26,11 +25,17 @@ class Steps(NamedTuple):
 def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: int) -> Steps:
     """What ``method`` makes of ``a`` with the partner ``b`` at the shares ``lam``, all with one geometry drawn from ``seed``.
 
-    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that
-    takes no λ at all makes as many steps as there are shares. One that needs saliency gets the contrast of the pictures, since
-    there is no network to ask; one that mixes points mixes two clouds of its own.
+    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that needs
+    saliency gets the contrast of the pictures, since there is no network to ask; one that mixes points mixes two clouds of its
+    own. ``look=Look(steps=…)`` of a registered method goes before all that.
     """
-    return _way(method)(method, a, b, lam, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    own = _own_steps(method)
+    if own is not None:
+        return Steps(*own(method, a, b, lam, generator, contrast))
+    if isinstance(method, PairMethod):
+        return (_between_clouds if method.layout == "points" else _in_a_pair)(method, a, b, lam, generator)
+    return _without_partner(method, a, b, lam, generator)
 
 
 def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -39,12 +44,12 @@ def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
         first, second = clouds()
         none, side = torch.zeros(POINTS), a.shape[-1]
         return cloud_picture(first, none, side), cloud_picture(second, 1 - none, side)
-    return a, None if _way(method) is _of_its_own else b
+    return a, b if isinstance(method, PairMethod) or _own_steps(method) else None
 
 
 def takes_lam(method: Method) -> bool:
     """Whether a slider can ask for a share; otherwise there are its K steps only."""
-    return _way(method) is not _in_a_part
+    return entry(method.name).look.any_lam
 
 
 def contrast(pictures: Tensor) -> Tensor:
@@ -64,46 +69,16 @@ def clouds() -> Tensor:
     return bodies(label, POINTS, torch.Generator().manual_seed(3), noise=0.0)
 
 
-Way = Callable[[Any, Tensor, Tensor, Sequence[float], torch.Generator], Steps]
-
-
-def _way(method: Method) -> Way:
-    if method.layout == "points":
-        return _between_clouds
-    if isinstance(method, PairMethod):
-        return _in_a_pair
-    if isinstance(method, RecursiveMix):
-        return _with_history
-    return _in_a_part if isinstance(method, CoMixup) else _of_its_own
+def _own_steps(method: Method) -> Callable[..., tuple[Tensor, Tensor]] | None:
+    return entry(method.name).look.steps
 
 
 def _in_a_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
     x = torch.stack([a, b])
     given = {"saliency": contrast(x)} if "saliency" in method.needs else {}
-    # p = 1: a coin that says "no mixing" would leave nothing to look at.
+    # p = 1: a batch that happens to stay unmixed would leave nothing to look at.
     plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
     return Steps(plan.mix(x)[::2], plan.lam[:, 0])
-
-
-def _with_history(method: RecursiveMix, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
-    """B is what was mixed before. Areas go as far as the method draws them, so λ is the place among those."""
-    x, areas = a.unsqueeze(0), [method.area * share for share in lam]
-    history = {"history_x": b.unsqueeze(0), "history_target": torch.ones(1, 1)}
-    plan = replace(method, p=1.0).plan(x, lam=areas, generator=generator, **history)
-    return Steps(plan.mix(x), plan.lam[:, 0])
-
-
-def _in_a_part(method: CoMixup, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
-    """The row of A in a part of A, B and their mirror images, at evenly spaced priors; mirrored or not, a picture is one class.
-
-    A and B alone would stay as they are: of two outputs that are to differ each takes one. The pictures of A come first, because
-    priors are tilted from the first half of a part to the second.
-    """
-    x = torch.stack([a, a.flip(2), b, b.flip(2)])
-    made = replace(method, k=len(lam), part=len(x), sampler="grid", p=1.0)
-    # Squared, because the contrast alone is too even to decide anything: then every output shows one picture.
-    plan: Any = made.plan(x, saliency=contrast(x).square(), generator=generator)
-    return Steps(plan.mix(x)[:: len(x)], plan.weights[:, 0, 2:].sum(1))
 
 
 def _between_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
@@ -113,7 +88,7 @@ def _between_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[floa
     return Steps(torch.stack([cloud_picture(cloud, share, a.shape[-1]) for cloud, share in drawn]), plan.lam[:, 0])
 
 
-def _of_its_own(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+def _without_partner(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
     x, unmoved = torch.stack([a, b]), sum(share == 0 for share in lam)
     changed: dict[str, Any] = {"k": len(lam) - unmoved}
     plan = replace(method, **changed).plan(x, generator=generator)  # type: ignore[type-var]  # methods are dataclasses

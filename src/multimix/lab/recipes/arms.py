@@ -1,14 +1,12 @@
 """The ways of training that are compared: every registered method, smoothed labels, and the paper's batch strategies."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ... import methods as registry
 from ...checks import nearest
-from ...methods import InputMixup, ManifoldMixup, Method, NoMix
-from ...methods.samix.block import NewBlock
-from ...methods.style.small_pair import NewPair
+from ...methods import Method, NoMix, create, entries
+from ...methods.registry import entry
 from .. import nets
 from ..data import Layout
 from .base import Recipe
@@ -50,22 +48,12 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
-# The networks that methods work with, where a recipe says nothing else: made from the model and the images at hand.
-NETWORKS: Mapping[str, Mapping[str, Any]] = {
-    "samix": {"block": NewBlock("stage3")},
-    "stylemix": {"pair": NewPair(), "side": None},
-    "stylecutmix": {"pair": NewPair(), "side": None},
-}
-
-
-# They mix number by number, whatever the axes mean.
-ANY_LAYOUT = (NoMix.name, InputMixup.name, ManifoldMixup.name)
 WORDS: Mapping[Layout, str] = {"images": "images", "points": "clouds of points"}
 
 
 def arm_names(layout: Layout | None = None) -> list[str]:
     """Every name that ``--method`` takes, without aliases; with a ``layout``, those that can be trained on such data."""
-    mixing = [kind.name for kind in registry.METHODS if layout in (None, kind.layout) or kind.name in ANY_LAYOUT]
+    mixing = [known.name for known in entries() if layout is None or known.mixes(layout)]
     # All augmentations are for images.
     beside = [name for name, strategy in STRATEGIES.items() if layout != "points" or strategy.changed is not _repeated]
     return mixing + beside
@@ -85,8 +73,7 @@ def arm_settings(recipe: Recipe, settings: Settings, arm: str, k: int) -> Settin
 
 def arm_name(name: str) -> str:
     """The name that results carry, for a name or an alias."""
-    own = {key: kind.name for kind in registry.METHODS for key in (kind.name, *kind.aliases)}
-    known = own | {key: key for key in STRATEGIES}
+    known = {key: own.name for own in entries() for key in own.names} | {key: key for key in STRATEGIES}
     if name not in known:
         raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(arm_names())}")
     return known[name]
@@ -111,17 +98,15 @@ def _check_together(settings: Settings, arm: str) -> None:
 
 
 def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
-    kind = next(kind for kind in registry.METHODS if kind.name == name)
-    options: dict[str, Any] = {"k": k, **NETWORKS.get(name, {}), **recipe.options.get(name, {})}
-    takes = {option.name for option in fields(kind)}  # type: ignore[arg-type]  # every registered method is a dataclass
-    entry = settings.data.entry()
+    known, data = entry(name), settings.data.entry()
+    options: dict[str, Any] = {"k": k, **known.recipe, **recipe.options.get(name, {})}
     # Those that look at colours must know how they were normalised, whatever data set was asked for.
     # Terms that are cross-entropies would count too much beside softmax_bce, which is a mean over classes.
     scale = "per_class" if settings.loss == "softmax_bce" else "plain"
-    told = {"mean": entry.mean, "std": entry.std, "clean_scale": scale, "omega_scale": scale}
-    options = {key: value for key, value in told.items() if key in takes} | options
-    if "length" in takes and "length" in options:
+    told = {"mean": data.mean, "std": data.std, "clean_scale": scale, "omega_scale": scale}
+    options = {key: value for key, value in told.items() if key in known.options} | options
+    if "length" in options:
         # At a smaller scale images are smaller: a hole is at most half as wide as the largest of them.
-        side = max((phase.size for phase in settings.phases), default=min(entry.size[1:]))
+        side = max((phase.size for phase in settings.phases), default=min(data.size[1:]))
         options["length"] = min(options["length"], side // 2)
-    return registry.create(name, **options)
+    return create(name, **options)

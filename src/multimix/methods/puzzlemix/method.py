@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -20,6 +19,7 @@ from ...solvers.energy import LabelCost
 from ...solvers.terms import OutOfRange, block_saliency, cut_terms, slack_of
 from ..base import Method, PairMethod
 from ..clean_loss import CleanLossMethod
+from ..registry import register
 from .assignment import Rule, assigned_blocks
 from .graphcut import MOST_BLOCKS, check_labels_option, solve_masks
 
@@ -27,6 +27,27 @@ Transport = Literal["exact", "reference", "none"]
 Blocks = int | tuple[int, int]
 
 
+@register(
+    "puzzlemix",
+    aliases=("puzzle",),
+    published={
+        "mixup_alpha": "alpha",
+        "block_num": "blocks",
+        "n_labels": "labels",
+        "neigh_size": "neighbourhood",
+        "t_eps": "transport_eps",
+        "t_size": "transport_size",
+        "clean_lam": "clean_weight",
+        "mp": "threads",
+    },
+    shared="pair, saliency pass, grid, costs, the flow of the cut",
+    order="exact masks nest, both ends exact",
+    examples=({"std": 0.1}, {"std": 0.1, "labels": 4, "transport": "none", "blocks": (3, (2, 5))}),
+    exceptions={
+        "volumes": "blocks lie in rows and columns: signals and images only",
+        "one mask for the batch": "a mask follows its own two images",
+    },
+)
 @dataclass(frozen=True, kw_only=True)
 class PuzzleMix(CleanLossMethod, PairMethod):
     """x̂_k shows in every block x or x', or both in parts, whichever is salient there; blocks may move to where they show.
@@ -43,20 +64,6 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     samples in the first and in the second role get adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the choices.
     """
 
-    name = "puzzlemix"
-    aliases = ("puzzle",)
-    published = MappingProxyType(
-        {
-            "mixup_alpha": "alpha",
-            "block_num": "blocks",
-            "n_labels": "labels",
-            "neigh_size": "neighbourhood",
-            "t_eps": "transport_eps",
-            "t_size": "transport_size",
-            "clean_lam": "clean_weight",
-            "mp": "threads",
-        }
-    )
     blocks: tuple[Blocks, ...] = (2, 4, 8, 16)
     labels: int = 3
     beta: float = 1.2

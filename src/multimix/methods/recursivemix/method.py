@@ -1,8 +1,7 @@
 """RecursiveMix (Yang et al., 2022): the batch mixed before, made small, in K boxes around one centre."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -16,6 +15,7 @@ from ...hooks import named_layer, unwrapped
 from ...plan import PairPlan, UnmixedPlan
 from ...sampling import Sampler, check_path_options, checked_path, sample_path
 from ..base import PathMethod, unmixed_plan
+from ..registry import Look, register
 from .plan import PastedPlan, fitted
 from .roi import captured, roi_mean, watched_layer
 
@@ -24,6 +24,35 @@ OmegaScale = Literal["plain", "per_class"]
 HISTORY = ("history_x", "history_target", "history_logits")
 
 
+def steps_from_history(
+    method: "RecursiveMix", a: Tensor, b: Tensor, lam: Sequence[float], generator: Generator, contrast: object
+) -> tuple[Tensor, Tensor]:
+    """For ``multimix look``: B is the batch mixed before. λ is a share of the largest area that is drawn."""
+    x, areas = a.unsqueeze(0), [method.area * share for share in lam]
+    history = {"history_x": b.unsqueeze(0), "history_target": torch.ones(1, 1)}
+    plan = replace(method, p=1.0).plan(x, lam=areas, generator=generator, **history)
+    return plan.mix(x), plan.lam[:, 0]
+
+
+@register(
+    "recursivemix",
+    aliases=("recursive_mix", "rm"),
+    published={"aug_alpha": "area", "alpha": "area", "interpolate_mode": "resize", "aug_omega": "omega"},
+    shared="the batch before, mixed as it was, and the box centre",
+    order="boxes nest",
+    examples=(
+        {},
+        {"per_pair": True, "resize": "bilinear"},
+        {"box": "shift", "grid": "continuous"},
+        {"keep": "random", "area": 1.0},
+    ),
+    look=Look(
+        short="B is the batch\nmixed before",
+        whole="B stands for the batch mixed before. Boxes grow to 0.5 of the picture before they are cut off, as in training: "
+        "the slider ends there.",
+        steps=steps_from_history,
+    ),
+)
 @dataclass(frozen=True, kw_only=True)
 class RecursiveMix(PathMethod):
     """x̂_k is all of x' resized into box k, and x outside; x' is the row of the same number in the batch mixed before.
@@ -38,9 +67,6 @@ class RecursiveMix(PathMethod):
     ``per_class``, 1/C of it, beside a loss that is a mean over classes: it would count C times as much there.
     """
 
-    name = "recursivemix"
-    aliases = ("recursive_mix", "rm")
-    published = MappingProxyType({"aug_alpha": "area", "alpha": "area", "interpolate_mode": "resize", "aug_omega": "omega"})
     area: float = 0.5
     sampler: Sampler = "iid"
     per_pair: bool = False

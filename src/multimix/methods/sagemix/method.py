@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,12 +15,21 @@ from ...plan import PairPlan
 from ...saliency import CleanLoss, clean_pass, root_mean_square
 from ...solvers.compiled import Backend
 from ..base import PairMethod
+from ..registry import Look, register
 from .assignment import Matching, matched_points
 from .points import PointPlan, check_points, checked_order, drawn_points, kernel_shares, reordered, taken
 
 SMALLEST_SIGMA = 1e-6
 
 
+@register(
+    "sagemix",
+    layout="points",
+    published={"theta": "alpha"},
+    shared="point clouds: pair, saliency pass, assignment, anchors",
+    order="shares of every point ordered",
+    look=Look(lambda side: {"backend": "torch"}),  # numba would compile for a minute
+)
 @dataclass(frozen=True, kw_only=True)
 class SageMix(PairMethod):
     """Point i of x̂_k lies on the way from p_i to p'_φ(i), clouds ``[B, N, 3]``; how far depends on where it is.
@@ -38,9 +46,6 @@ class SageMix(PairMethod):
     ``order [B, N]``: an assignment of your own, any permutation for every pair.
     """
 
-    name = "sagemix"
-    layout = "points"
-    published = MappingProxyType({"theta": "alpha"})
     alpha: float = 0.2
     per_pair: bool = True
     sigma: float = 0.3

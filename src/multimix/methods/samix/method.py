@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -18,9 +17,47 @@ from ...saliency import check_classes, clean_logits
 from ...sampling import random_partner, sample_path
 from ...target import soft_target
 from ..base import Method, PairMethod
-from .block import Average, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
+from ..registry import Look, register
+from .block import Average, FixedBlock, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
 
 
+@register(
+    "samix",
+    aliases=("boostingmix",),
+    published={
+        "mix_block": "block",
+        "mask_adjust": "rescale_p",
+        "lam_margin": "margin",
+        "mask_loss": "mask_weight",
+        "mask_loss_margin": "mask_slack",
+        "lam_mul_k": "kappa of the block",
+        "mix_shuffle_no_repeat": "derange",
+        "eta_weight": "eta",
+    },
+    shared="pair, features of a slow copy of the model; masks are learnt by a block beside it",
+    order="masks nest with `monotone=True`",
+    # Every mask is rescaled to its λ, so that the target is the share of pixels.
+    examples=({"block": FixedBlock(), "train_block": False, "clean_weight": 0.0, "rescale_p": 1.0},),
+    exceptions={
+        "one mask for the batch": "a mask follows its own two images",
+        "order in k": "masks are learnt; monotone=True nests them",
+        "geometry": "all that is drawn is whether to rescale, here certain",
+    },
+    look=Look(
+        # Sharper than by default, or it would look like mixup; rescaled, because the label says λ whatever the mask.
+        lambda side: {
+            "block": FixedBlock(cell=max(1, side // 32), sharpness=8.0),
+            "train_block": False,
+            "clean_weight": 0.0,
+            "rescale_p": 1.0,
+        },
+        short="a fixed block\ninstead of a\ntrained one",
+        whole="A fixed block stands here for the trained one: B shows first where it is bright; masks are rescaled to a mean "
+        "of λ.",
+    ),
+    recipe={"block": NewBlock("stage3")},
+    small={"block": NewBlock("stage1")},
+)
 @dataclass(frozen=True, kw_only=True)
 class SAMix(PairMethod):
     """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k from ``block`` at ρ_k = 1 − λ_k; the label is (1 − λ_k) y + λ_k y', whatever the mask.
@@ -36,20 +73,6 @@ class SAMix(PairMethod):
     block's slow copy instead of asking for them.
     """
 
-    name = "samix"
-    aliases = ("boostingmix",)
-    published = MappingProxyType(
-        {
-            "mix_block": "block",
-            "mask_adjust": "rescale_p",
-            "lam_margin": "margin",
-            "mask_loss": "mask_weight",
-            "mask_loss_margin": "mask_slack",
-            "lam_mul_k": "kappa of the block",
-            "mix_shuffle_no_repeat": "derange",
-            "eta_weight": "eta",
-        }
-    )
     alpha: float = 2.0
     block: MaskNetwork | NewBlock
     margin: float = 0.08

@@ -96,6 +96,17 @@ class NewPair(NewNetwork):
 
 
 @dataclass(frozen=True)
+class IdentityPair:
+    """Features are the pixels. For tests and examples."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        """The images themselves."""
+        return x
+
+    decode = encode
+
+
+@dataclass(frozen=True)
 class SketchPair:
     """A pair that needs no data: trained on made-up images in 0 … 1 when it is first used, once per process, in seconds.
 

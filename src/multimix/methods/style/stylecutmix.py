@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,13 +12,35 @@ from ...checks import check_choice, check_number, check_share
 from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ...plan import PairPlan
 from ...sampling import sample_path
+from ..registry import Look, register
 from .adain import ClassDistances
 from .plans import StyledBoxPlan
-from .stylemix import StyleMethod
+from .small_pair import IdentityPair, NewPair, SketchPair
+from .stylemix import LOOK_SHORT, LOOK_WHOLE, StyleMethod
 
 Gamma = Literal["beta", "auto"]
 
 
+@register(
+    "stylecutmix",
+    aliases=("style_cutmix",),
+    published={"alpha1": "alpha", "alpha2": "gamma_alpha", "r": "content_weight", "prob": "p"},
+    shared="pair, box centre, the two stylised images",
+    order="boxes nest",
+    # In which the label is the share of flat images.
+    examples=(
+        {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 1.0},
+        {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 0.3, "content_weight": 0.0},
+    ),
+    exceptions={"volumes": "encoders and decoders are for images", "signals": "encoders and decoders are for images"},
+    look=Look(
+        lambda side: {"pair": SketchPair(), "side": None, "tie": True, "box": "shift", "gamma": 0.3},
+        short=LOOK_SHORT,
+        whole=LOOK_WHOLE + " γ = 0.3, which is drawn in training.",
+    ),
+    recipe={"pair": NewPair(), "side": None},
+    small={"pair": NewPair(steps=120), "side": None},
+)
 @dataclass(frozen=True, kw_only=True)
 class StyleCutMix(StyleMethod):
     """Inside box k: (1 − λ^s_k) x + λ^s_k g; outside: λ^s_k x' + (1 − λ^s_k) g'; g = γ x + (1 − γ) D(AdaIN(f, f')), g' alike.
@@ -33,9 +54,6 @@ class StyleCutMix(StyleMethod):
     ``mixed_logits``, ``mixed_loss`` and ``Mix(…, model=)`` hand on.
     """
 
-    name = "stylecutmix"
-    aliases = ("style_cutmix",)
-    published = MappingProxyType({"alpha1": "alpha", "alpha2": "gamma_alpha", "r": "content_weight", "prob": "p"})
     gamma: float | Gamma = "beta"
     gamma_alpha: float = 0.8
     delta: float = 3.0

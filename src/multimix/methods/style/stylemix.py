@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,9 +11,13 @@ from ...checks import check_batch, check_share, check_whole, checked_numbers
 from ...plan import PairPlan
 from ...sampling import checked_path, sample_path
 from ..base import Method, PairMethod
+from ..registry import Look, register
 from .adain import EncoderDecoder, StylePair, StyleSpace, check_pair
 from .plans import StyledPlan, feature_weights
-from .small_pair import NewPair
+from .small_pair import IdentityPair, NewPair, SketchPair
+
+LOOK_SHORT = "a small encoder,\nstyle goes with\ncontent"
+LOOK_WHOLE = "A small encoder and decoder, trained on made-up pictures, stand here for large ones; content and style have one λ."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,23 @@ class StyleMethod(PairMethod):
         return sample_path(self.k, self.alpha, rows=self.rows(x, lam), sampler=self.sampler, generator=generator)
 
 
+@register(
+    "stylemix",
+    aliases=("style_mix",),
+    published={"alpha1": "alpha", "r": "content_weight", "prob": "p"},
+    shared="pair, features and their styles from an encoder/decoder pair",
+    order="two paths ordered, for content and style",
+    # In which the label is the share of flat images.
+    examples=({"pair": IdentityPair(), "side": None, "tie": True},),
+    exceptions={
+        "volumes": "encoders and decoders are for images",
+        "signals": "encoders and decoders are for images",
+        "geometry": "its mask is even; what is drawn is t, tested in test_style_mix.py",
+    },
+    look=Look(lambda side: {"pair": SketchPair(), "side": None, "tie": True}, short=LOOK_SHORT, whole=LOOK_WHOLE),
+    recipe={"pair": NewPair(), "side": None},
+    small={"pair": NewPair(steps=120), "side": None},
+)
 @dataclass(frozen=True, kw_only=True)
 class StyleMix(StyleMethod):
     """x̂_k = D(t f + t' f' + c AdaIN(f, f') + s AdaIN(f', f)), f = E(x): the partner has λ^c_k of the content, λ^s_k of the style.
@@ -106,9 +126,6 @@ class StyleMix(StyleMethod):
     Options are those of :class:`StyleMethod`.
     """
 
-    name = "stylemix"
-    aliases = ("style_mix",)
-    published = MappingProxyType({"alpha1": "alpha", "r": "content_weight", "prob": "p"})
     alpha: float = 0.5
 
     def build(

@@ -3,24 +3,14 @@ from dataclasses import dataclass
 import pytest
 
 import multimix
-from made_up import Demanding, Needy
-from multimix import METHODS, InputMixup, NoMix
+from made_up import Demanding, Dummy, Needy, add_methods
+from multimix import METHODS, NoMix
 from multimix.lab.studies.digits.arms import arms
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dummy(InputMixup):
-    """Mixup under another name."""
-
-    name = "dummy"
-    aliases = ("dummy_alias",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Single(NoMix.__bases__[0]):
     """A method without k."""
-
-    name = "single"
 
     def draw(self, x, *, generator):
         raise AssertionError
@@ -33,7 +23,7 @@ def quiet(sentence):
 def test_every_registered_method_is_there_at_every_k_and_the_baselines_once():
     found = arms((), (1, 5), 0.1, quiet)
     expected = [("none", None), ("smoothing", None)]
-    expected += [(kind.name, k) for kind in METHODS if kind is not NoMix and kind.layout == "images" for k in (1, 5)]
+    expected += [(kind.name, k) for kind in METHODS if kind is not NoMix and kind.layout != "points" for k in (1, 5)]
     assert [(arm.name, arm.k) for arm in found] == expected
     assert all(arm.method.name == arm.name and arm.method.k == arm.k for arm in found[2:])
     assert [arm.smoothing for arm in found] == [0, 0.1] + [0] * (len(found) - 2)
@@ -42,7 +32,7 @@ def test_every_registered_method_is_there_at_every_k_and_the_baselines_once():
 
 
 def test_a_new_method_appears_by_itself(monkeypatch):
-    monkeypatch.setattr(multimix.methods, "METHODS", (*METHODS, Dummy, Single))
+    add_methods(monkeypatch, Dummy, Single)
     found = arms((), (1, 3), 0.1, quiet)
     assert [(arm.label, type(arm.method)) for arm in found[-3:]] == [
         ("dummy, K = 1", Dummy),
@@ -53,7 +43,7 @@ def test_a_new_method_appears_by_itself(monkeypatch):
 
 
 def test_what_cannot_be_trained_is_left_out_with_a_note_or_refused_if_named(monkeypatch):
-    monkeypatch.setattr(multimix.methods, "METHODS", (*METHODS, Needy, Demanding))
+    add_methods(monkeypatch, Needy, Demanding)
     notes = []
     names = {arm.name for arm in arms((), (1,), 0.1, notes.append)}
     assert names.isdisjoint({"needy", "demanding"})

@@ -1,15 +1,17 @@
 """The whole study with very few steps: what is kept, what is done again, what is written."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
-import multimix
 import multimix.lab.studies.digits.study as study_module
-from multimix import METHODS, InputMixup
+from made_up import Dummy, add_methods
+from multimix import METHODS
 from multimix.lab.studies.digits import Settings, digits
 from multimix.lab.studies.digits.train import outcome
+from multimix.methods import registry
 
 TINY = Settings(steps=2)
 FEW = {"methods": ("mixup", "smoothing"), "ks": (1, 2), "seeds": 2, "settings": TINY}
@@ -123,7 +125,7 @@ def test_a_damaged_file_is_set_aside_and_done_again(tmp_path, trained, notes):
 
 def test_a_result_of_other_options_does_not_count(tmp_path, trained, notes, monkeypatch):
     digits(**FEW, out=tmp_path, note=notes.append)
-    monkeypatch.setitem(study_module.arms.__globals__["OPTIONS"], "mixup", {"alpha": 0.2})
+    monkeypatch.setitem(registry._entries, "mixup", replace(registry.entry("mixup"), small={"alpha": 0.2}))
     del trained[:]
     digits(**FEW, out=tmp_path, note=notes.append)
     assert trained == [unit for unit in UNITS if unit.startswith("mixup")]
@@ -131,20 +133,14 @@ def test_a_result_of_other_options_does_not_count(tmp_path, trained, notes, monk
 
 
 def test_a_new_method_is_trained_and_written_up_by_itself(tmp_path, monkeypatch, notes):
-    class Dummy(InputMixup):
-        """Mixup under another name."""
-
-        name = "dummy"
-        aliases = ()
-
-    monkeypatch.setattr(multimix.methods, "METHODS", (*METHODS, Dummy))
+    add_methods(monkeypatch, Dummy)
     written = digits(seeds=1, settings=TINY, out=tmp_path, note=notes.append)
     assert "dummy, K = 5 − none" in written.page.read_text()
     runs = json.loads(written.results.read_text())["runs"]
     assert {run["name"] for run in runs} == {
         "smoothing",
         "dummy",
-        *(kind.name for kind in METHODS if kind.layout == "images"),
+        *(kind.name for kind in METHODS if kind.layout != "points"),
     }
     rows = {(run["name"], run["k"]): run["rows"] for run in runs}
     assert rows["dummy", 5] == 5 * rows["dummy", 1] == 5 * rows["none", None]

@@ -1,31 +1,20 @@
 """What is compared: every registered method at every K, no mixing, and no mixing with smoothed labels."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .... import methods as registry
-from ....methods import Method, NoMix
-from ....methods.samix.block import NewBlock
-from ....methods.style.small_pair import NewPair
+from ....methods import Method, NoMix, entries
+from ....methods.registry import Entry, entry
 
 BASELINE = "none"
 SMOOTHING = "smoothing"
 
-# A pair that learns from the split's own images of 0 … 1, in the size they have.
-PAIR: dict[str, Any] = {"pair": NewPair(steps=120), "side": None, "mean": 0.305, "std": 0.375}
-
-# A method that does not fit 8×8 images as it comes, or has no default for an option, needs a line here; the others appear by
-# themselves. Cutout was published for half the side of the image. Manifold mixup mixes at hidden layers only: at the input it
-# would be mixup, which is an arm of its own. Puzzle mix is told what the pixels of 0 … 1 were divided by.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "alignmixup": {"layers": ("stage1", "stage2")},
-    "cutout": {"length": 4},
-    "manifoldmix": {"layers": ("stage1", "stage2")},
-    "puzzlemix": {"std": 0.375},
-    "samix": {"block": NewBlock("stage1")},
-    "stylecutmix": PAIR,
-    "stylemix": PAIR,
+# How images of 0 … 1 were normalised, for methods that look at colours.
+MEAN, STD = 0.305, 0.375
+PIXELS: Mapping[str, Mapping[str, float]] = {
+    "puzzlemix": {"std": STD},
+    "stylemix": {"mean": MEAN, "std": STD},
+    "stylecutmix": {"mean": MEAN, "std": STD},
 }
 
 
@@ -57,46 +46,37 @@ def arms(names: Sequence[str], ks: Sequence[int], smoothing: float, note: Callab
     A method that cannot is refused with one sentence if it was named; otherwise ``note`` is told.
     """
     found = [Arm(BASELINE, None, NoMix())]
-    wanted = {name if name == SMOOTHING else _kind(name).name for name in names}
+    wanted = {name if name == SMOOTHING else entry(name).name for name in names}
     if not names or SMOOTHING in wanted:
         found.append(Arm(SMOOTHING, None, NoMix(), smoothing))
-    for kind in registry.METHODS:
-        if issubclass(kind, NoMix) or (names and kind.name not in wanted):
+    for known in entries():
+        if known.method is NoMix or (names and known.name not in wanted):
             continue
-        if not names and kind.layout != "images":
+        if not names and not known.mixes("images"):
             continue  # other data
-        hindered = _obstacle(kind)
+        options = options_here(known)
+        hindered = _obstacle(known, options)
         if hindered and names:
-            raise ValueError(f"{kind.name} cannot be trained on the digits: {hindered}")
+            raise ValueError(f"{known.name} cannot be trained on the digits: {hindered}")
         if hindered:
-            note(f"{kind.name} is left out: {hindered}")
-            continue
-        options = OPTIONS.get(kind.name, {})
-        if _has(kind, "k"):
-            found += [Arm(kind.name, k, kind(**options | {"k": k})) for k in ks]
+            note(f"{known.name} is left out: {hindered}")
+        elif "k" in known.options:
+            found += [Arm(known.name, k, known.method(**options, k=k)) for k in ks]
         else:
-            found.append(Arm(kind.name, None, kind(**options)))
+            found.append(Arm(known.name, None, known.method(**options)))
     return found
 
 
-def _kind(name: str) -> type[Method]:
-    known = {key: kind for kind in registry.METHODS for key in (kind.name, *kind.aliases)}
-    if name not in known:
-        registry.create(name)  # has the sentence that names what there is
-    return known[name]
+def options_here(known: Entry) -> dict[str, Any]:
+    """The options of a method on these images, where they are not its defaults."""
+    return {**known.small, **PIXELS.get(known.name, {})}
 
 
-def _obstacle(kind: type[Method]) -> str | None:
-    """Why methods of this kind cannot be trained here; None if they can."""
-    if kind.layout != "images":
-        return f"it mixes {kind.layout}"
-    given = OPTIONS.get(kind.name, {})
-    missing = [option for option in registry.required_options(kind) if option not in given]
-    if missing:
+def _obstacle(known: Entry, options: Mapping[str, Any]) -> str | None:
+    """Why a method cannot be trained here; None if it can."""
+    if not known.mixes("images"):
+        return f"it mixes {known.layout}"
+    if missing := [option for option in known.required if option not in options]:
         return f"it has no default for {', '.join(missing)}"
-    needs = [name for name in kind(**given).needs if name != "saliency"]  # that comes from the network in training
+    needs = [name for name in known.method(**options).needs if name != "saliency"]  # that comes from the network in training
     return f"it needs {', '.join(needs)}, which this study does not compute" if needs else None
-
-
-def _has(kind: type[Method], name: str) -> bool:
-    return name in [option.name for option in fields(kind)]  # type: ignore[arg-type]

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from ....methods import entries
 from ...results.html import document, heading, paragraph, picture, preformatted, table
 from ...statistics import Summary
-from .arms import OPTIONS
+from .arms import options_here
 from .comparison import Compared, Comparison, Results, signed, summarised, surplus
 from .train import Settings
 
@@ -106,7 +107,8 @@ def comparison_table(compared: Compared) -> str:
 
 def method_words(settings: Settings) -> list[str]:
     """How the study was made, for the reader who wants to judge it."""
-    options = "; ".join(f"{name}: {', '.join(f'{k} = {v}' for k, v in given.items())}" for name, given in OPTIONS.items())
+    changed = [(known.name, options_here(known)) for known in sorted(entries(), key=lambda known: known.name)]
+    options = "; ".join(f"{name}: {', '.join(f'{k} = {v}' for k, v in given.items())}" for name, given in changed if given)
     return [
         "A small network (two convolutions of 16 and 32 channels with pooling, one linear layer, 6,090 parameters) is trained "
         "through multimix.mixed_logits and cross-entropy, every batch mixed, SGD with Nesterov momentum and a cosine schedule. "

@@ -1,0 +1,227 @@
+"""Every mixing method by its name. A method says with ``@register`` all that the rest of the project has to know about it.
+
+Built-in methods are imported by ``methods/__init__.py``. A package of its own names its module as an entry point of the group
+``multimix.methods``, which is imported when a name that is not built in is asked for, or all names are listed.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, overload
+
+from torch import Generator, Tensor
+
+from ..checks import check_choice, nearest
+from .base import Method
+
+GROUP = "multimix.methods"
+Layout = Literal["images", "points", "any"]
+Promise = Literal[
+    "target is the pixel share",
+    "order in k",
+    "partner at 1",
+    "a step is K = 1",
+    "pairing",
+    "geometry",
+    "one mask for the batch",
+    "signals",
+    "volumes",
+    "large samples",
+]
+Options = Mapping[str, Any]
+Kind = TypeVar("Kind", bound=type[Method])
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Look:
+    """How ``multimix look`` shows a method on two pictures, where its defaults do not fit or two pictures are not enough.
+
+    ``options(side)`` are those for pictures of so many pixels a side. ``short`` says in few short lines what differs from
+    training, ``whole`` in sentences. ``steps(method, a, b, lam, generator, contrast)`` gives pictures ``[K, 3, H, W]`` and the
+    shares ``[K]`` of B in them for methods that do not mix pairs; ``contrast(x)`` stands for saliency. Without ``any_lam`` no
+    share can be asked for: there are as many steps as ``lam`` has numbers.
+    """
+
+    options: Callable[[int], Options] = lambda side: NOTHING
+    short: str = ""
+    whole: str = ""
+    steps: (
+        Callable[[Any, Tensor, Tensor, Sequence[float], Generator, Callable[[Tensor], Tensor]], tuple[Tensor, Tensor]] | None
+    ) = None
+    any_lam: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What is known about a registered method.
+
+    ``layout`` is what it mixes: batches ``[B, C, …]`` of images, signals or volumes, clouds of points ``[B, N, 3]``, or any
+    numbers. ``published`` gives our names of options that the authors call otherwise. ``shared`` and ``order`` are what the K
+    steps of a path have in common and whether they are ordered, for the table of methods.
+
+    ``examples`` are the options it is tested with, at least one, with ``"body"`` as the name of a layer; ``exceptions`` name the
+    promises of :mod:`multimix.testing` that it does not give, with the reason. ``recipe`` are options for training on a network
+    with the layers stage1 … stage3 where a recipe says nothing else, ``small`` those for images of 8 × 8 and a network with the
+    layers stage1 and stage2.
+    """
+
+    method: type[Method]
+    name: str
+    aliases: tuple[str, ...]
+    summary: str
+    layout: Layout
+    published: Mapping[str, str]
+    shared: str
+    order: str
+    examples: tuple[Options, ...]
+    exceptions: Mapping[Promise, str]
+    look: Look
+    recipe: Options
+    small: Options
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of all its options."""
+        return tuple(option.name for option in fields(self.method))  # type: ignore[arg-type]  # register asks for a dataclass
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names of the options that have no default."""
+        options = fields(self.method)  # type: ignore[arg-type]
+        return tuple(option.name for option in options if option.default is MISSING and option.default_factory is MISSING)
+
+    def mixes(self, layout: str) -> bool:
+        """Whether it mixes batches of this layout."""
+        return self.layout in (layout, "any")
+
+
+def register(
+    name: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    summary: str = "",
+    layout: Layout = "images",
+    published: Mapping[str, str] = NOTHING,
+    shared: str = "",
+    order: str = "",
+    examples: tuple[Options, ...] = (NOTHING,),
+    exceptions: Mapping[Promise, str] = NOTHING,
+    look: Look = Look(),  # noqa: B008  # frozen
+    recipe: Options = NOTHING,
+    small: Options = NOTHING,
+) -> Callable[[Kind], Kind]:
+    """A decorator that makes a method known by ``name``, with all else that :class:`Entry` says about it.
+
+    ``summary``, a line about the method, is the first line of its module's docstring unless given.
+    """
+    check_choice("layout", layout, get_args(Layout))
+    for promise in exceptions:
+        check_choice("promise", promise, get_args(Promise))
+
+    def registered(kind: Kind) -> Kind:
+        if not is_dataclass(kind) or not issubclass(kind, Method):
+            raise TypeError(
+                f"@register({name!r}) must stand above @dataclass(frozen=True, kw_only=True) and a subclass of Method"
+            )
+        for key in (name, *aliases):
+            if key in _by_name():
+                raise ValueError(f"the name {key!r} of {kind.__qualname__} is taken by {_by_name()[key].method.__qualname__}")
+        about = summary or sys.modules[kind.__module__].__doc__ or kind.__doc__ or ""
+        kind.name, kind.layout = name, layout
+        _entries[name] = Entry(
+            method=kind,
+            name=name,
+            aliases=aliases,
+            summary=about.strip().partition("\n")[0].rstrip("."),
+            layout=layout,
+            published=published,
+            shared=shared,
+            order=order,
+            examples=examples,
+            exceptions=exceptions,
+            look=look,
+            recipe=recipe,
+            small=small,
+        )
+        return kind
+
+    return registered
+
+
+def entries() -> tuple[Entry, ...]:
+    """All registered methods: the built-in ones, then those of plug-ins."""
+    _load_plugins()
+    return tuple(_entries.values())
+
+
+def entry(name: str) -> Entry:
+    """The method registered under ``name`` or one of its aliases."""
+    if not isinstance(name, str) or name not in _by_name():
+        _load_plugins()
+    known = _by_name()
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"no method {name!r}{nearest(name, known)}; there are {', '.join(_entries)}")
+    return known[name]
+
+
+def create(name: str, **options: Any) -> Method:
+    """The method registered under ``name`` or one of its aliases, made with ``options``.
+
+    >>> create("cutmix", k=5).k
+    5
+    """
+    known = entry(name)
+    for given in options:
+        if given not in known.options:
+            ours = known.published.get(given)
+            hint = f" (it is called {ours!r} here)" if ours else nearest(given, known.options)
+            raise ValueError(f"{name} has no option {given!r}{hint}; it has {', '.join(known.options)}")
+    for missing in known.required:
+        if missing not in options:
+            raise ValueError(f"{name} needs {missing}=")
+    return known.method(**options)
+
+
+class _Methods(Sequence[type[Method]]):
+    """The classes of all registered methods, read from the registry at every use."""
+
+    @overload
+    def __getitem__(self, index: int) -> type[Method]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[type[Method], ...]: ...
+    def __getitem__(self, index: int | slice) -> type[Method] | tuple[type[Method], ...]:
+        return tuple(entry.method for entry in entries())[index]
+
+    def __len__(self) -> int:
+        return len(entries())
+
+
+METHODS = _Methods()
+_entries: dict[str, Entry] = {}
+_plugins_are_loaded = False
+
+
+def _by_name() -> dict[str, Entry]:
+    return {key: entry for entry in _entries.values() for key in entry.names}
+
+
+def _load_plugins() -> None:
+    global _plugins_are_loaded
+    if _plugins_are_loaded:
+        return
+    _plugins_are_loaded = True  # before they run: a plug-in may list the methods itself
+    for plugin in entry_points(group=GROUP):
+        try:
+            plugin.load()
+        except Exception as error:  # noqa: PERF203  # whatever is wrong with it, the built-in methods work
+            said = f"{type(error).__name__}: {error}".replace("\n", " ")
+            warnings.warn(f"the multimix plug-in {plugin.name!r} ({plugin.value}) is left out: {said}", stacklevel=4)

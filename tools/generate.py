@@ -1,0 +1,77 @@
+"""Writes what follows from the registry between markers: the imports of the built-in methods and the README's table of methods.
+
+python tools/generate.py            write
+python tools/generate.py --check    fail if anything is out of date
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+METHODS = ROOT / "src" / "multimix" / "methods"
+README = ROOT / "README.md"
+
+
+def method_imports(before: str) -> str:
+    """One import line for every class under ``@register``; those that ``before`` has keep their order, new ones come last."""
+    classes = {}
+    for path in sorted(METHODS.rglob("*.py")):
+        module = ".".join(path.relative_to(METHODS).with_suffix("").parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+            if any(isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register" for call in decorators):
+                classes[node.name] = f"from .{module} import {node.name}"
+    listed = [name for name in re.findall(r"^from \.\S+ import (\w+)$", before, flags=re.MULTILINE) if name in classes]
+    order = [*listed, *(name for name in classes if name not in listed)]
+    beside = ["METHODS", "Look", "Method", "OneOf", "PairMethod", "PathMethod", "create", "entries", "register"]
+    exported = sorted([*beside, *order], key=_as_ruff_sorts)
+    lines = ["# isort: off", *(classes[name] for name in order), "# isort: on", "", "__all__ = ["]
+    return "\n".join([*lines, *(f'    "{name}",' for name in exported), "]"])
+
+
+def method_table(before: str) -> str:
+    """The README's table, a line for each built-in method."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from multimix.methods import entries
+
+    lines = ["| name | class | what is shared along the path | order guaranteed |", "|---|---|---|---|"]
+    for entry in entries():
+        if not entry.method.__module__.startswith("multimix."):
+            continue
+        shared, order = (f" {words} " if words else " " for words in (entry.shared, entry.order))
+        aliases = "".join(f", `{alias}`" for alias in entry.aliases)
+        lines.append(f"| [`{entry.name}`](docs/methods/{entry.name}.md){aliases} | `{entry.method.__name__}` |{shared}|{order}|")
+    lines.append("| [label smoothing](docs/methods/label-smoothing.md) | `smoothing=` | | goes with every method |")
+    return "\n".join(lines)
+
+
+BLOCKS = [
+    (METHODS / "__init__.py", "# <methods>\n", "\n# </methods>", method_imports),
+    (README, "<!-- methods: made by tools/generate.py -->\n", "\n<!-- /methods -->", method_table),
+]
+
+
+def _as_ruff_sorts(name: str) -> tuple[bool, bool, str]:
+    """Constants, then classes, then functions."""
+    return not name.isupper(), not name[0].isupper(), name
+
+
+def main(check: bool) -> int:
+    stale = []
+    for path, begin, end, make in BLOCKS:
+        text = path.read_text(encoding="utf-8")
+        head, _, rest = text.partition(begin)
+        before, _, tail = rest.partition(end)
+        made = head + begin + make(before) + end + tail
+        if made != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if not check:
+                path.write_text(made, encoding="utf-8")
+    print(f"{'out of date' if check else 'written'}: {', '.join(stale)}" if stale else "everything is up to date")
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
