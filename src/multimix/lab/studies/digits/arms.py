@@ -61,7 +61,7 @@ def arms(names: Sequence[str], ks: Sequence[int], smoothing: float, note: Callab
         if hindered:
             note(f"{known.name} is left out: {hindered}")
         elif "k" in known.options:
-            found += [Arm(known.name, k, known.method(**options, k=k)) for k in ks]
+            found += [Arm(known.name, k, known.method(**options | {"k": k})) for k in ks]
         else:
             found.append(Arm(known.name, None, known.method(**options)))
     return found
