@@ -6,7 +6,7 @@ import pytest
 
 from browser import CHROMIUM, in_frame, opened
 from multimix.lab.cli import main
-from multimix.lab.evaluation.cache import collected
+from multimix.lab.evaluation.cache import collect_runs
 from real_data import real_folder
 
 
@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
 
 
 def test_every_evaluation_has_its_numbers(runs):
-    rows = collected([runs[1]])
+    rows = collect_runs([runs[1]])
     assert [(row["arm"], row["k"]) for row in rows] == [("none", 1), ("cutmix", 3)]
     for row in rows:
         found = {key.partition("[")[0]: evaluation for key, evaluation in row["evaluations"].items()}

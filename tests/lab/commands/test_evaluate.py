@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from multimix.lab.cli import main
-from multimix.lab.evaluation.cache import EVALUATIONS, collected, finished_in
+from multimix.lab.evaluation.cache import EVALUATIONS, collect_runs, finished_runs
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.storage import read_rows
 from multimix.lab.training.run import planned, train
@@ -30,7 +30,7 @@ def test_all_runs_of_a_folder(copied, capsys):
     evaluated(copied, "--on", "error", "calibration", "--data", ".")
     shown = capsys.readouterr().out
     assert "mixup K = 3, seed 1" in shown
-    found = collected([copied])
+    found = collect_runs([copied])
     for before, row in zip(rows, found, strict=True):
         assert row["evaluations"]["error"]["numbers"]["error"] == pytest.approx(before["outcome"]["last"])
         assert row["evaluations"]["error"]["numbers"]["n"] == before["report_samples"]
@@ -42,7 +42,7 @@ def test_all_runs_of_a_folder(copied, capsys):
 
 
 def test_what_is_known_is_not_measured_again(copied, monkeypatch, capsys):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     evaluated(run, "--data", ".")
     text = (run / EVALUATIONS).read_text()
     monkeypatch.setattr(nn.Module, "__call__", lambda *given: pytest.fail("the network ran"))
@@ -56,17 +56,17 @@ def test_what_is_known_is_not_measured_again(copied, monkeypatch, capsys):
 
 
 def test_the_best_epoch(copied):
-    run = finished_in(copied)[2]
+    run = finished_runs(copied)[2]
     (row,) = [row for row in read_rows(copied / "results.jsonl") if run.name in row["folder"]]
     evaluated(run, "--data", ".", "--on", "error", "--checkpoint", "best")
-    (found,) = collected([run])
+    (found,) = collect_runs([run])
     assert found["evaluations"]["error@best"]["numbers"]["error"] == pytest.approx(row["outcome"]["best"])
 
 
 def test_other_samples(copied):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     evaluated(run, "--data", ".", "--on", "error", "--whole")
-    (found,) = collected([run])
+    (found,) = collect_runs([run])
     (row,) = found["evaluations"].values()
     assert row["numbers"]["n"] == len(splits()["test"])
     assert row["options"]["per_class"] is None
@@ -74,11 +74,11 @@ def test_other_samples(copied):
 
 
 def test_unusual_options_do_not_take_the_place_of_the_usual(copied):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     evaluated(run, "--data", ".", "--on", "calibration")
-    (before,) = collected([run])
+    (before,) = collect_runs([run])
     evaluated(run, "--data", ".", "--on", "calibration", "--bins", "50", "--per-class", "2")
-    (after,) = collected([run])
+    (after,) = collect_runs([run])
     assert after["evaluations"]["calibration"] == before["evaluations"]["calibration"]
     (other,) = (key for key in after["evaluations"] if key != "calibration")
     assert other == "calibration[per_class = 2, bins = 50]"
@@ -87,36 +87,34 @@ def test_unusual_options_do_not_take_the_place_of_the_usual(copied):
 
 
 def test_last_and_best_weights_that_are_the_same_are_two_evaluations(copied):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     shutil.copy(sorted(run.glob("step-*.checkpoint"))[-1], run / "best.checkpoint")
     evaluated(run, "--data", ".", "--on", "error", "--checkpoint", "best")
     evaluated(run, "--data", ".", "--on", "error")
-    assert set(collected([run])[0]["evaluations"]) == {"error", "error@best"}
+    assert set(collect_runs([run])[0]["evaluations"]) == {"error", "error@best"}
 
 
 def test_other_samples_in_the_data_folder_are_measured_anew(copied, monkeypatch):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     evaluated(run, "--data", ".", "--on", "error")
     subject = run_subject(run, ".")
     fewer = subject.parts()._replace(report=subject.report.subset(5, 0))
-    monkeypatch.setattr(
-        "multimix.lab.commands.evaluate_runner.run_subject", lambda *a, **b: replace(subject, parts=lambda: fewer)
-    )
+    monkeypatch.setattr("multimix.lab.evaluation.runner.run_subject", lambda *a, **b: replace(subject, parts=lambda: fewer))
     evaluated(run, "--data", ".", "--on", "error")
-    assert collected([run])[0]["evaluations"]["error"]["numbers"]["n"] == 50
+    assert collect_runs([run])[0]["evaluations"]["error"]["numbers"]["n"] == 50
 
 
 def test_a_run_that_cannot_be_written_is_shown_all_the_same(copied, capsys):
-    first, second = finished_in(copied)[:2]
+    first, second = finished_runs(copied)[:2]
     (first / EVALUATIONS).mkdir()
     evaluated(first, second, "--data", ".", "--on", "error")
     said = capsys.readouterr()
-    assert "cannot be kept" in said.err
+    assert "cannot be stored" in said.err
     assert said.out.count("none, seed") == 2
 
 
 def test_weights_that_do_not_fit_are_one_sentence(copied, capsys):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     said = json.loads((run / "settings.json").read_text())
     said["settings"]["network.options"] = ["width=4"]
     (run / "settings.json").write_text(json.dumps(said))
@@ -133,17 +131,17 @@ def test_updates_that_are_made_in_another_way_are_not_measured(tmp_path, capsys,
 
 
 def test_gradient_norm_time_and_corruption(copied):
-    runs = finished_in(copied)
+    runs = finished_runs(copied)
     evaluated(runs[0], runs[2], "--on", "gradient_norm", "training_time", "--ks", "1", "2", "--batches", "2", "--data", ".")
     plain, mixed = (
-        {key.partition("[")[0]: row for key, row in collected([run])[0]["evaluations"].items()} for run in (runs[0], runs[2])
+        {key.partition("[")[0]: row for key, row in collect_runs([run])[0]["evaluations"].items()} for run in (runs[0], runs[2])
     )
     assert list(plain["gradient_norm"]["numbers"]) == ["k1"], "without mixing there is one K"
     assert list(mixed["gradient_norm"]["numbers"]) == ["k1", "k2"]
     assert mixed["training_time"]["numbers"]["k1"] == 1
     assert mixed["training_time"]["numbers"]["seconds_k1"] > 0
     evaluated(runs[0], "--on", "corruption", "--corruptions", "blur", "--severities", "1", "5", "--data", ".")
-    result = collected([runs[0]])[0]["evaluations"]["corruption[severities = 1 5, corruptions = blur]"]
+    result = collect_runs([runs[0]])[0]["evaluations"]["corruption[severities = 1 5, corruptions = blur]"]
     assert [(row["name"], row["severity"]) for row in result["result"]["rows"]] == [("clean", None), ("blur", 1), ("blur", 5)]
     assert result["numbers"]["blur"] == pytest.approx(sum(row["top1"]["percent"] for row in result["result"]["rows"][1:]) / 2)
 
@@ -152,27 +150,27 @@ def test_speech_protocol_takes_the_best_validation_epoch(tmp_path):
     (run,) = planned(RECIPE, scale="smoke", method="none", changes={"data.select": "test"})
     train([run], data=".", out=tmp_path, note=lambda sentence: None)
     evaluated(tmp_path, "--on", "speech", "--data", ".")
-    (row,) = collected([tmp_path])
+    (row,) = collect_runs([tmp_path])
     numbers = row["evaluations"]["speech@best"]["numbers"]
     assert numbers["error"] == pytest.approx(row["outcome"]["selected"])
     assert numbers["selected_epoch"] == row["outcome"]["selected_epoch"]
 
 
 def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     assert main(["evaluate", str(run), "--on", "localization", "speech", "error", "--data", "."]) == 2
     said = capsys.readouterr()
     assert "digits has no boxes, which localization needs" in said.err
     assert said.err.rstrip().endswith("2 of 3 evaluations could not be made")
     assert "no part to select an epoch by" in said.err
     assert "top-1 and top-5 error" in said.out
-    assert list(collected([run])[0]["evaluations"]) == ["error"]
+    assert list(collect_runs([run])[0]["evaluations"]) == ["error"]
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--on", "eror"], "no evaluator 'eror' (did you mean 'error'?)"),
+        (["--on", "eror"], "no measure 'eror' (did you mean 'error'?)"),
         (["--per-class", "3", "--whole"], "give one of them"),
         (["--data-set", "digit"], "no data set 'digit'"),
         (["--part", "validation"], "digits has no part 'validation' here"),
@@ -180,7 +178,7 @@ def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
     ],
 )
 def test_wrong_words(copied, capsys, words, sentence):
-    assert main(["evaluate", str(finished_in(copied)[0]), "--data", ".", *words]) == 2
+    assert main(["evaluate", str(finished_runs(copied)[0]), "--data", ".", *words]) == 2
     assert sentence in capsys.readouterr().err
 
 
@@ -188,9 +186,9 @@ def test_places_that_are_none(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main(["evaluate", "nothing.at:all", "--data-set", "digits"]) == 2
-    assert "no module 'nothing' for 'nothing.at:all'" in capsys.readouterr().err
+    assert "cannot import the network 'nothing.at:all': No module named 'nothing'; is its" in capsys.readouterr().err
     assert main(["evaluate", "trial:settings", "--data-set", "digits"]) == 2
-    assert "must return an nn.Module, it returned Settings" in capsys.readouterr().err
+    assert "must make an nn.Module, got Settings" in capsys.readouterr().err
     assert main(["evaluate", "trial:PlainNet"]) == 2
     assert "a data set must be named for 'trial:PlainNet'" in capsys.readouterr().err
 
@@ -213,14 +211,14 @@ def fixed_net():
 
 
 def test_an_unfinished_run_is_evaluated_and_said_to_be_one(copied, capsys):
-    run = finished_in(copied)[0]
+    run = finished_runs(copied)[0]
     (copied / "results.jsonl").write_text("")
     evaluated(run, "--data", ".", "--on", "error")
     assert f"{run.name} is not finished" in capsys.readouterr().err
 
 
 def test_the_subject_of_a_run_knows_how_it_was_trained(copied):
-    run = finished_in(copied)[2]
+    run = finished_runs(copied)[2]
     subject = run_subject(run, ".")
     said = json.loads((run / "settings.json").read_text())
     assert subject.settings.digest() == said["digest"]

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from multimix.lab.commands.table_runner import run
-from multimix.lab.evaluation.cache import Asked, keep
+from multimix.lab.evaluation.cache import Query, store_row
 from multimix.lab.recipes import RECIPES
 from multimix.lab.storage import append_row
 from result_rows import result_row
@@ -21,9 +21,9 @@ def results(tmp_path):
         folder = f"{CIFAR.name}/small/none-{seed}"
         del row["environment"]
         append_row(out / "results.jsonl", row | {"folder": folder})
-    keep(out / folder, Asked("calibration", "last", "sha1", {}), numbers={"ece": 7.25}, result={})
-    unusual = Asked("calibration", "last", "sha1", {"bins": 100}, "bins = 100")
-    keep(out / folder, unusual, numbers={"ece": 99.0}, result={})  # which no table may show
+    store_row(out / folder, Query("calibration", "last", "sha1", {}), numbers={"ece": 7.25}, result={})
+    unusual = Query("calibration", "last", "sha1", {"bins": 100}, "bins = 100")
+    store_row(out / folder, unusual, numbers={"ece": 99.0}, result={})  # which no table may show
     return out
 
 

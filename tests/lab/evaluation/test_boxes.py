@@ -9,7 +9,7 @@ import torch
 from drawn import noise, written
 from multimix.lab.data import Augment, BadFile, CenterCrop, Flip, Images, Normalise, Resize
 from multimix.lab.data.reading import read_picture
-from multimix.lab.evaluation.boxes import BoxedBatches, clipped, covered, iou, largest_box, one_bar, seen_boxes, with_boxes
+from multimix.lab.evaluation.boxes import BoxedBatches, clipped, covered, iou, largest_box, seen_boxes, with_boxes
 
 
 def one_iou(first, second):
@@ -250,20 +250,3 @@ def test_the_box_of_the_largest_region_by_flood_fill(share):
     for _ in range(25):
         mask = draws.random((11, 14)) < share
         assert largest_box(mask) == naive_box(mask)
-
-
-def test_one_bar_for_several_loops():
-    shown, ended = [], []
-
-    def progress(numbers):
-        for number in numbers:
-            shown.append(number)
-            yield number
-        ended.append(True)
-
-    with one_bar(progress, 5) as ticking:
-        assert list(ticking(range(3))) == [0, 1, 2]
-        assert list(ticking(range(2))) == [0, 1]
-        assert not ended
-    assert shown == [0, 1, 2, 3, 4]
-    assert ended == [True]

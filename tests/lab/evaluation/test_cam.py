@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from drawn import Painter
-from multimix.lab.evaluation.cam import CamLayers, FoundLayers, cam_pass, class_activation_maps, found_layers, heat_maps
+from multimix.lab.evaluation.cam import CamLayers, cam_pass, class_activation_maps, find_layers, heat_maps
 from multimix.lab.nets import network
 
 
@@ -83,30 +83,30 @@ def check_adds_up(net, x, found, bias):
 def test_maps_of_the_lab_networks_add_up_to_the_logits(name):
     torch.manual_seed(3)
     net, x = stirred(network(name, 6)), images()
-    found = found_layers(net, x)
-    assert found == (NETS[name][0], "head", NETS[name][1])
+    found = find_layers(net, x)
+    assert found == CamLayers(NETS[name][0], "head", NETS[name][1])
     check_adds_up(net, x, found, net.head.bias)
 
 
 def test_maps_behind_a_final_norm():
     net, x = stirred(network("preact_resnet18_small", 6, final_norm=True)), images()
-    found = found_layers(net, x)
-    assert found == ("norm", "head", "relu")
+    found = find_layers(net, x)
+    assert found == CamLayers("norm", "head", "relu")
     check_adds_up(net, x, found, net.head.bias)
 
 
 def test_maps_of_a_network_whose_pooling_is_a_module():
     net, x = stirred(Pooled()), images()
-    found = found_layers(net, x)
-    assert found == ("act", "fc", "none")  # not the pooling, whose mean fits as well
+    found = find_layers(net, x)
+    assert found == CamLayers("act", "fc", "none")  # not the pooling, whose mean fits as well
     check_adds_up(net, x, found, net.fc.bias)
 
 
 @pytest.mark.parametrize("activation", ["relu6", "silu", "gelu", "hardswish"])
 def test_maps_behind_other_functions(activation):
     net, x = Functional(getattr(functional, activation)), 3 * images()
-    found = found_layers(net, x)
-    assert found == ("conv", "head", activation)
+    found = find_layers(net, x)
+    assert found == CamLayers("conv", "head", activation)
     check_adds_up(net, x, found, net.head.bias)
 
 
@@ -114,7 +114,7 @@ def test_the_map_is_a_weighted_sum_of_features():
     net, x = stirred(network("resnet50_small", 4)), images(2, 64, 96)
     with torch.no_grad():
         features = net.eval().stage4(net.stage3(net.stage2(net.stage1(net.stem(x)))))
-    maps = cam_pass(net, x, found_layers(net, x)).raw(torch.tensor([3, 1]))
+    maps = cam_pass(net, x, find_layers(net, x)).raw(torch.tensor([3, 1]))
     assert maps.shape == (2, 2, 3)
     for i, label in enumerate((3, 1)):
         for row in range(2):
@@ -127,19 +127,19 @@ def test_the_map_is_a_weighted_sum_of_features():
 def test_grad_cam_at_the_pooled_map_is_the_positive_part_of_the_map():
     net, x = stirred(network("preact_resnet18_small", 6)), images()
     labels = torch.tensor([5, 0, 2])
-    raw = cam_pass(net, x, found_layers(net, x)).raw(labels)
-    seen = cam_pass(net, x, found_layers(net, x, CamLayers("stage4", gradient=True)))
+    raw = cam_pass(net, x, find_layers(net, x)).raw(labels)
+    seen = cam_pass(net, x, find_layers(net, x, CamLayers("stage4", gradient=True)))
     torch.testing.assert_close(seen.raw(labels), raw.clamp(min=0) / raw[0].numel(), rtol=1e-3, atol=1e-6)
     again = seen.raw(torch.tensor([1, 1, 1]))  # another class from the same pass
-    torch.testing.assert_close(again, cam_pass(net, x, FoundLayers("stage4", None)).raw(torch.tensor([1, 1, 1])))
+    torch.testing.assert_close(again, cam_pass(net, x, CamLayers("stage4", gradient=True)).raw(torch.tensor([1, 1, 1])))
 
 
 def test_grad_cam_for_a_network_without_pooling():
     torch.manual_seed(1)
     net, x = stirred(network("vgg11_small", 4)), images(2, 161, 101, channels=1)
     with pytest.raises(ValueError, match="no feature map was found whose mean .* goes into head 'head.1': .*gradient=True"):
-        found_layers(net, x)
-    maps = cam_pass(net, x, found_layers(net, x, CamLayers("stage3", gradient=True))).raw(torch.tensor([2, 3]))
+        find_layers(net, x)
+    maps = cam_pass(net, x, find_layers(net, x, CamLayers("stage3", gradient=True))).raw(torch.tensor([2, 3]))
     net.eval()
     features = net.stage3(net.stage2(net.stage1(net.stem(x)))).detach().requires_grad_()
     logits = net.head(net.stage4(features).flatten(1))
@@ -182,7 +182,7 @@ def test_the_network_is_left_as_it_was_when_it_fails():
     net = network("preact_resnet18_small", 3)
     net.train()
     with pytest.raises(RuntimeError):
-        found_layers(net, images(channels=4))
+        find_layers(net, images(channels=4))
     assert all(module.training for module in net.modules())
     assert not any(module._forward_hooks for module in net.modules())
 
@@ -205,37 +205,35 @@ def test_grad_cam_of_what_was_made_in_inference_mode():
 
 def test_named_layers_are_taken_as_they_are():
     net, x = stirred(Pooled()), images()
-    assert found_layers(net, x, CamLayers("second", "fc")) == ("second", "fc", "none")  # the ReLU works in place
-    assert found_layers(net, x, CamLayers(head="middle")) == ("act", "middle", "none")
-    assert found_layers(net, x, CamLayers("act")) == ("act", "fc", "none")
+    assert find_layers(net, x, CamLayers("second", "fc")) == CamLayers("second", "fc")  # the ReLU works in place
+    assert find_layers(net, x, CamLayers(head="middle")) == CamLayers("act", "middle")
+    assert find_layers(net, x, CamLayers("act")) == CamLayers("act", "fc")
     with pytest.raises(ValueError, match="layer 'norm' must put out as many channels as head 'fc' takes, got 6 for 8"):
-        found_layers(net, x, CamLayers("norm"))
+        find_layers(net, x, CamLayers("norm"))
     with pytest.raises(ValueError, match=r"no layer 'secnd' \(did you mean 'second'\?\)"):
-        found_layers(net, x, CamLayers("secnd"))
+        find_layers(net, x, CamLayers("secnd"))
     with pytest.raises(ValueError, match="head must be an nn.Linear that gets .*, 'act' is not"):
-        found_layers(net, x, CamLayers(head="act"))
+        find_layers(net, x, CamLayers(head="act"))
     with pytest.raises(ValueError, match=r"layer 'flat' must .* put out a feature map \[B, C, h, w\]"):
-        found_layers(net, x, CamLayers("flat"))
+        find_layers(net, x, CamLayers("flat"))
     with pytest.raises(ValueError, match=r"layer 'flat' must put out a feature map \[B, C, h, w\], got \[3, 8\]"):
-        cam_pass(net, x, FoundLayers("flat", None))
+        cam_pass(net, x, CamLayers("flat", gradient=True))
 
 
 def test_what_cannot_be_asked_is_one_sentence():
-    with pytest.raises(ValueError, match="layer must be named for Grad-CAM"):
-        CamLayers(gradient=True)
-    with pytest.raises(ValueError, match="head must be None for Grad-CAM"):
-        CamLayers("stage1", "head", gradient=True)
     net, x = Painter(), images()
+    with pytest.raises(ValueError, match="layer must be named for Grad-CAM"):
+        find_layers(net, x, CamLayers(gradient=True))
     with pytest.raises(ValueError, match="classes must be one of 0 … 2 for each of 3 images, got shape .3. with 0 … 3"):
         class_activation_maps(net, x, torch.tensor([0, 3, 1]))
     with pytest.raises(ValueError, match=r"x must be images \[B, C, H, W\], B ≥ 1, got \[3, 5\]"):
-        found_layers(net, x[:, :, 0, :5].mean(1))
+        find_layers(net, x[:, :, 0, :5].mean(1))
     with pytest.raises(ValueError, match="no linear layer with 2 outputs ran"):
-        found_layers(nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), x)
+        find_layers(nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), x)
     with torch.no_grad():
         net.head.weight[0, 0] = torch.nan
     with pytest.raises(ValueError, match="the network must give finite logits, got NaN or infinity"):
-        found_layers(net, x)
+        find_layers(net, x)
 
 
 def test_heat_maps_have_a_zero_and_a_one():

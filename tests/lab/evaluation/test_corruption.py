@@ -29,7 +29,7 @@ from multimix.lab.evaluation.corruption import (
     with_background_noise,
 )
 from multimix.lab.evaluation.error import errors
-from multimix.lab.evaluation.predictions import predictions
+from multimix.lab.evaluation.predictions import Reading, predictions
 from multimix.lab.look.pictures import cat
 from multimix.sampling import seeded
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
@@ -243,7 +243,7 @@ def test_what_cannot_be_spoilt_is_one_sentence(tmp_path):
         corrupted_split(photos(tmp_path, boxes=None), "background_noise")
     features = Images(torch.randn(2, 1, 8, 8), torch.tensor([0, 0]), ("a",))
     with pytest.raises(ValueError, match="pixels must lie in 0 … 1 to be spoilt, as uint8 in 0 … 255, got values from"):
-        corrupted_split(features, "blur", 1).batch(torch.arange(2))
+        corrupted_split(features, "blur", 1)
 
 
 def test_samples_in_memory():
@@ -270,7 +270,7 @@ def test_errors_of_every_corruption(tmp_path):
         ticks.append(len(numbers))
         return iter(numbers)
 
-    found = corruption_errors(Painter(), split, augment, severities=(1, 5), seed=2, batch=4, progress=progress)
+    found = corruption_errors(Painter(), split, augment, Reading(4, 0, progress), severities=(1, 5), seed=2)
     assert (found.n, found.without_box) == (6, 1)
     assert [row.name for row in found.rows] == ["clean", *BACKGROUND, *(name for name in COMMON for _ in range(2))]
     assert [row.severity for row in found.rows[3:5]] == [1, 5]

@@ -15,7 +15,7 @@ import multimix as mm
 import recursive_oracle
 from multimix.hooks import MixPoints
 from multimix.lab.data import Augment, Images, Loader, Normalise
-from multimix.lab.evaluation.gradient_norm import gradient_norms
+from multimix.lab.evaluation.gradient_norm import Updates, gradient_norms
 from multimix.lab.training.step import MIXING, update
 from multimix.methods.samix.block import NewBlock
 from multimix.sampling import seeded
@@ -36,6 +36,10 @@ def network(kind=DropNet):
     return kind()
 
 
+def norms(net, method, samples, augment=AUGMENT, *, batches=20, progress=iter, **options):
+    return gradient_norms(Updates(net, method, samples, augment, **options), batches, progress)
+
+
 def by_hand(net, method, x, y, key, smoothing=0.0):
     """Row by row, without the loss functions of the library."""
     plan = method.plan(x, generator=seeded(MIXING, *key, 0))
@@ -49,7 +53,7 @@ def by_hand(net, method, x, y, key, smoothing=0.0):
 @pytest.mark.parametrize("method", [mm.InputMixup(alpha=0.7), mm.CutMix(k=4), mm.Cutout(length=4)])
 def test_every_value_is_the_gradient_by_hand(method):
     net, samples = network(PlainNet), split()
-    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 2, 5), batches=3, batch=5, seed=4, smoothing=0.1)
+    found = norms(net, method, samples, ks=(1, 2, 5), batches=3, batch=5, seed=4, smoothing=0.1)
     loader = Loader(samples, AUGMENT, batch=5, seed=4)  # two batches an epoch: the third is of the next
     batches = [((4, epoch, step), x, y) for epoch in range(2) for step, (x, y) in enumerate(loader.epoch(epoch))][:3]
     for row, k in zip(found.rows, (1, 2, 5), strict=True):
@@ -65,7 +69,7 @@ def test_every_value_is_the_gradient_by_hand(method):
 @pytest.mark.parametrize("method", [PUZZLE, mm.ManifoldMixup(layers=("stage1", None)), mm.InputMixup(p=0.5)])
 def test_values_are_those_of_the_first_updates_of_a_training(method, loss):
     net, samples = network().eval(), split()  # as a loaded one is; an update trains
-    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=2, batch=6, loss=loss, seed=2)
+    found = norms(net, method, samples, ks=(1, 3), batches=2, batch=6, loss=loss, seed=2)
     for step, (x, y) in enumerate(Loader(samples, AUGMENT, batch=6, seed=2).epoch(0)):
         for row in found.rows:
             accelerator = Accelerator(cpu=True)
@@ -81,7 +85,7 @@ def test_with_a_history_values_are_those_of_updates_after_the_first(keep):
     """The first batch has none and is not measured; later ones have that of the batch before, also in another epoch."""
     net, samples = network(PooledNet), split()
     method = mm.RecursiveMix(keep=keep, features="stage2", head="head", omega=3.0)
-    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=4, batch=5, seed=2)
+    found = norms(net, method, samples, ks=(1, 3), batches=4, batch=5, seed=2)
     loader = Loader(samples, AUGMENT, batch=5, seed=2)  # two batches an epoch
     batches = [((2, epoch, step), x, y) for epoch in range(3) for step, (x, y) in enumerate(loader.epoch(epoch))][:5]
     rows = []
@@ -103,7 +107,7 @@ def test_networks_of_the_method_are_those_of_an_update_and_stay_as_they_were():
     method = mm.SAMix(block=NewBlock("stage1")).bind(net, torch.randn(4, 1, 8, 8))
     nn.init.normal_(method.block.value_out.weight, std=5.0)  # masks that differ from place to place
     before = copy.deepcopy(method.block.state_dict())
-    found = gradient_norms(net, method, samples, AUGMENT, ks=(1, 3), batches=2, batch=6, seed=2)
+    found = norms(net, method, samples, ks=(1, 3), batches=2, batch=6, seed=2)
     assert all(torch.equal(value, before[name]) for name, value in method.block.state_dict().items())
     assert all(weight.grad is None for weight in method.block.parameters())
     for step, (x, y) in enumerate(Loader(samples, AUGMENT, batch=6, seed=2).epoch(0)):
@@ -118,7 +122,7 @@ def test_networks_of_the_method_are_those_of_an_update_and_stay_as_they_were():
 def test_with_a_history_by_hand():
     """K = 1, plain loops: the second batch with all of the first made smaller in a box."""
     net, samples, method = network(PlainNet), split(), mm.RecursiveMix(area=1.0)
-    found = gradient_norms(net, method, samples, AUGMENT, ks=(1,), batches=1, batch=6, seed=3)
+    found = norms(net, method, samples, ks=(1,), batches=1, batch=6, seed=3)
     (x_1, y_1), (x_2, y_2) = Loader(samples, AUGMENT, batch=6, seed=3).epoch(0)
     generator = seeded(MIXING, 3, 0, 1, 0)
     edges = recursive_oracle.boxes(mm.sample_path(1, 1.0, generator=generator)[0].tolist(), 6, 6, (8, 8), generator)[0]
@@ -150,7 +154,7 @@ def test_the_mean_falls_with_k_as_it_must():
     middle = (share @ torch.stack(grads)).square().sum()
     variance = share @ torch.stack(grads).square().sum(1) - middle
     exact = {k: float(middle + variance / k) for k in ks}
-    found = gradient_norms(net, mm.InputMixup(derange=True), samples, centred, ks=ks, batches=400, batch=2)
+    found = norms(net, mm.InputMixup(derange=True), samples, centred, ks=ks, batches=400, batch=2)
     for row in found.rows:
         assert abs(row.mean - exact[row.k]) < 2 * row.half  # four standard errors
         assert abs(row.ratio - exact[row.k] / exact[1]) < 2 * row.ratio_half + 1e-12
@@ -158,7 +162,7 @@ def test_the_mean_falls_with_k_as_it_must():
 
 
 def test_intervals_against_formulas_written_out():
-    found = gradient_norms(network(), mm.CutMix(), split(60), AUGMENT, ks=(1, 4), batches=4, batch=6)
+    found = norms(network(), mm.CutMix(), split(60), AUGMENT, ks=(1, 4), batches=4, batch=6)
     one, four = (numpy.array(row.values) for row in found.rows)
     t = 3.182446305284263  # 97.5 %, 3 degrees of freedom
     assert found.rows[1].half == pytest.approx(t * four.std(ddof=1) / 2)
@@ -166,7 +170,7 @@ def test_intervals_against_formulas_written_out():
     assert found.rows[1].ratio == pytest.approx(ratio)
     assert found.rows[1].ratio_half == pytest.approx(t * (four - ratio * one).std(ddof=1) / 2 / one.mean())
     assert (found.rows[0].ratio, found.rows[0].ratio_half) == (1.0, 0.0)
-    single = gradient_norms(network(), mm.CutMix(), split(), AUGMENT, ks=(1, 4), batches=1, batch=6)
+    single = norms(network(), mm.CutMix(), split(), ks=(1, 4), batches=1, batch=6)
     assert [row.half for row in single.rows] == [None, None]
     assert single.rows[1].ratio_half is None
     assert json.loads(json.dumps(asdict(single), allow_nan=False))["rows"][1]["k"] == 4
@@ -175,8 +179,8 @@ def test_intervals_against_formulas_written_out():
 def test_all_k_see_the_same_running_statistics():
     """Saliency is taken in evaluation mode, so one K must not leave its statistics to the next."""
     net = network()
-    both = gradient_norms(net, PUZZLE, split(), AUGMENT, ks=(1, 2, 3), batches=2, batch=6)
-    alone = gradient_norms(net, PUZZLE, split(), AUGMENT, ks=(1, 3), batches=2, batch=6)
+    both = norms(net, PUZZLE, split(), ks=(1, 2, 3), batches=2, batch=6)
+    alone = norms(net, PUZZLE, split(), ks=(1, 3), batches=2, batch=6)
     assert both.rows[2] == alone.rows[1]
 
 
@@ -192,7 +196,7 @@ def test_the_network_and_random_streams_stay_as_they_were(method):
     random.seed(3)
     streams = torch.get_rng_state(), numpy.random.get_state()[1].tolist(), random.getstate()
     with torch.inference_mode():
-        gradient_norms(net, method, split(), AUGMENT, ks=(1, 2), batches=1, batch=6)
+        norms(net, method, split(), ks=(1, 2), batches=1, batch=6)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert [module.training for module in net.modules()] == modes
     assert torch.equal(net.head[2].weight.grad, torch.ones_like(net.head[2].weight))
@@ -204,15 +208,15 @@ def test_the_network_and_random_streams_stay_as_they_were(method):
 
 
 def test_without_mixing_there_is_only_one_k():
-    found = gradient_norms(network(), mm.NoMix(), split(), AUGMENT, batches=2, batch=6)
+    found = norms(network(), mm.NoMix(), split(), batches=2, batch=6)
     assert list(found.numbers()) == ["k1"]
 
 
 def test_of_several_methods_each_gets_k():
     method = mm.OneOf((mm.CutMix(), mm.InputMixup()), (1.0, 0.0))
-    found = gradient_norms(network(), method, split(), AUGMENT, ks=(1, 4), batches=2, batch=6)
+    found = norms(network(), method, split(), ks=(1, 4), batches=2, batch=6)
     seen = []
-    gradient_norms(Rows(seen), method, split(), AUGMENT, ks=(1, 4), batches=2, batch=6)
+    norms(Rows(seen), method, split(), ks=(1, 4), batches=2, batch=6)
     assert seen == [6, 24, 6, 24]
     assert found.rows[0].values != found.rows[1].values
 
@@ -235,24 +239,15 @@ class Rows(nn.Module):
 
 def test_frozen_parameters_do_not_count():
     net = network(PlainNet)
-    whole = gradient_norms(net, mm.CutMix(), split(), AUGMENT, ks=(1,), batches=1, batch=6)
+    whole = norms(net, mm.CutMix(), split(), ks=(1,), batches=1, batch=6)
     net.layers[1].requires_grad_(False)
-    part = gradient_norms(net, mm.CutMix(), split(), AUGMENT, ks=(1,), batches=1, batch=6)
+    part = norms(net, mm.CutMix(), split(), ks=(1,), batches=1, batch=6)
     assert part.rows[0].mean < whole.rows[0].mean
 
 
 def test_progress_counts_every_gradient():
     wrapped = []
-    gradient_norms(
-        network(),
-        mm.CutMix(),
-        split(),
-        AUGMENT,
-        ks=(1, 2, 3),
-        batches=2,
-        batch=6,
-        progress=lambda work: wrapped.extend(work) or work,
-    )
+    norms(network(), mm.CutMix(), split(), ks=(1, 2, 3), batches=2, batch=6, progress=lambda work: wrapped.extend(work) or work)
     assert wrapped == list(range(6))
 
 
@@ -271,12 +266,12 @@ def test_progress_counts_every_gradient():
 )
 def test_what_cannot_be_is_said(changes, words):
     with pytest.raises(ValueError, match=words):
-        gradient_norms(network(), mm.CutMix(), split(), AUGMENT, **{"batch": 6, "batches": 1, **changes})
+        norms(network(), mm.CutMix(), split(), **{"batch": 6, "batches": 1, **changes})
 
 
 def test_networks_that_cannot_be_measured():
     def ask(net):
-        return gradient_norms(net, mm.CutMix(), split(), AUGMENT, ks=(1, 2), batches=1, batch=6)
+        return norms(net, mm.CutMix(), split(), ks=(1, 2), batches=1, batch=6)
 
     with pytest.raises(ValueError, match="network must have parameters that ask for a gradient, it has none"):
         ask(network().requires_grad_(False))

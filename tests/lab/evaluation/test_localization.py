@@ -15,6 +15,7 @@ from multimix.lab.evaluation.boxes import iou, largest_box
 from multimix.lab.evaluation.cam import CamLayers
 from multimix.lab.evaluation.error import proportion
 from multimix.lab.evaluation.localization import PAPER_TEXT, PLAIN, REFERENCE, SCRIPT, MapStyle, Rule, box_of_map, localization
+from multimix.lab.evaluation.predictions import Reading
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
 
 
@@ -214,7 +215,7 @@ def test_batches_and_workers_do_not_matter(tmp_path):
         return iter(numbers)
 
     whole = localization(Painter(), split, augment, thresholds=10)
-    assert localization(Painter(), split, augment, thresholds=10, batch=4, workers=1, progress=progress) == whole
+    assert localization(Painter(), split, augment, thresholds=10, reading=Reading(4, 1, progress)) == whole
     assert ticks == [3]
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.data import Augment, Images, Normalise, Splits
+from multimix.lab.evaluation.predictions import Reading
 from multimix.lab.evaluation.speech import selected_epoch, speech
 from multimix.lab.recipes.settings import Data
 from multimix.lab.training.log import Epoch, is_best, outcome
@@ -54,17 +55,15 @@ def test_the_first_of_the_least_is_selected():
 
 @pytest.mark.parametrize("selection", [None, VALIDATION])
 def test_the_error_of_the_selected_network(selection):
-    found = speech(First(), TEST, AUGMENT, LOG, selection=selection, batch=3)
+    found = speech(First(), TEST, AUGMENT, LOG, Reading(3), selection=selection)
     assert (found.error.count, found.error.n) == (2, 7)
     assert (found.selected_epoch, found.validation_error, found.recorded_error) == (2, 25.0, 200 / 7)
-    assert found.numbers() == {"n": 7, "error": pytest.approx(200 / 7), "selected_epoch": 2}
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["error"]["count"] == 2
 
 
 def test_any_network_without_a_log():
     found = speech(First(), TEST, AUGMENT)
     assert (found.error.count, found.selected_epoch, found.validation_error, found.recorded_error) == (2, None, None, None)
-    assert found.numbers()["selected_epoch"] is None
     assert speech(First(), TEST, AUGMENT, selection=VALIDATION).validation_error == 25.0
 
 
@@ -76,20 +75,17 @@ def test_another_network_than_the_log_says_is_refused():
     )
     with pytest.raises(ValueError, match=words):
         speech(First(), TEST, AUGMENT, other)
-    assert speech(First(), TEST, AUGMENT, other, slack=1).recorded_error == 100 / 7
     with pytest.raises(ValueError, match=r"the log has 50.00 % as its selection_error, measured is 25.00 % of 4 samples"):
         speech(First(), TEST, AUGMENT, [epoch(2, 50.0, 200 / 7)], selection=VALIDATION)
     with pytest.raises(ValueError, match="the log has none as its error"):
         speech(First(), TEST, AUGMENT, [epoch(2, 50.0, None)])
-    with pytest.raises(ValueError, match="slack must be at least 0, got -1"):
-        speech(First(), TEST, AUGMENT, LOG, slack=-1)
     with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        speech(First(), TEST, AUGMENT, LOG, batch=0)
+        speech(First(), TEST, AUGMENT, LOG, Reading(0))
 
 
 def test_one_bar_for_both_parts():
     wrapped = []
-    speech(First(), TEST, AUGMENT, LOG, selection=VALIDATION, batch=3, progress=lambda work: wrapped.append(list(work)) or work)
+    speech(First(), TEST, AUGMENT, LOG, Reading(3, 0, lambda work: wrapped.append(list(work)) or work), selection=VALIDATION)
     assert wrapped == [list(range(5))]
 
 

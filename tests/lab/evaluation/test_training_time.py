@@ -13,7 +13,7 @@ from torch import nn
 import multimix as mm
 from multimix.lab.data import Augment, Images, Normalise
 from multimix.lab.evaluation import training_time
-from multimix.lab.evaluation.gradient_norm import gradient_norms
+from multimix.lab.evaluation.gradient_norm import Updates, gradient_norms
 from multimix.lab.evaluation.training_time import training_times
 from multimix.lab.results import k_figures
 from multimix.lab.results.k_figures import norm_figures, time_figures
@@ -28,6 +28,10 @@ def split(count=26):
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (count, 1, 8, 8), dtype=torch.uint8, generator=generator)
     return Images(pixels, torch.randint(10, (count,), generator=generator), tuple(map(str, range(10))))
+
+
+def times(net, method, samples, *, repeats=5, progress=iter, **options):
+    return training_times(Updates(net, method, samples, AUGMENT, **options), repeats, progress)
 
 
 class Rows(nn.Module):
@@ -70,7 +74,7 @@ def test_medians_quartiles_and_paired_ratios(laps):
     # The turns begin with another K each: 3 5 1, then 5 1 3, then 1 3 5.
     shown += [(6, 3), (10, 20), (2, 1), (20, 9), (4, 2), (8, 8), (3, 4), (9, 4), (12, 12)]
     seen = []
-    found = training_times(Rows(seen), mm.CutMix(k=7), split(), AUGMENT, ks=(1, 3, 5), repeats=3, batch=4)
+    found = times(Rows(seen), mm.CutMix(k=7), split(), ks=(1, 3, 5), repeats=3, batch=4)
     assert seen == [4, 12, 20, 12, 20, 4, 20, 4, 12, 4, 12, 20]
     assert read == ["start", "stop"] * 12
     assert [row.seconds.values for row in found.rows] == [(2, 4, 3), (6, 8, 9), (10, 20, 12)]
@@ -93,7 +97,7 @@ def test_what_is_remembered_is_there_before_the_clock_counts(laps):
     # The turns begin with another K each: 5 1 3, then 1 3 5.
     shown += [(20, 9), (4, 2), (8, 8), (3, 4), (9, 4), (12, 12)]
     seen = []
-    found = training_times(Rows(seen), mm.RecursiveMix(k=7), split(), AUGMENT, ks=(1, 3, 5), repeats=2, batch=4)
+    found = times(Rows(seen), mm.RecursiveMix(k=7), split(), ks=(1, 3, 5), repeats=2, batch=4)
     assert seen == [4, 4, 4, 12, 20, 4, 20, 4, 12, 4, 12, 20]
     assert read == ["start", "stop"] * 12
     assert [row.seconds.values for row in found.rows] == [(4, 3), (8, 9), (20, 12)]
@@ -102,7 +106,7 @@ def test_what_is_remembered_is_there_before_the_clock_counts(laps):
 
 def test_a_clock_that_stands_still_gives_no_ratio(laps):
     laps[0].extend([(0, 0)] * 8)
-    found = training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(1, 2), repeats=3, batch=4)
+    found = times(Rows([]), mm.CutMix(), split(), ks=(1, 2), repeats=3, batch=4)
     assert found.numbers() == {"k1": None, "k2": None, "seconds_k1": 0}
     assert time_figures(found)["training_time.png"].startswith(b"\x89PNG")
 
@@ -113,7 +117,7 @@ def test_loading_is_outside_the_clock(laps, monkeypatch):
     samples = split()
     pixels = Images.batch
     monkeypatch.setattr(Images, "batch", lambda self, index: read.append("load") or pixels(self, index))
-    training_times(Rows([]), mm.CutMix(), samples, AUGMENT, ks=(1, 2, 3), repeats=2, batch=4)
+    times(Rows([]), mm.CutMix(), samples, ks=(1, 2, 3), repeats=2, batch=4)
     assert read == ["load"] * 2 + ["start", "stop"] * 9
 
 
@@ -122,7 +126,7 @@ def test_the_optimiser_steps_inside_the_clock(laps, monkeypatch):
     shown += [(1, 1)] * 4
     step = torch.optim.SGD.step
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self: read.append(has_gradients(self)) or step(self))
-    training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(1, 2), repeats=1, batch=4)
+    times(Rows([]), mm.CutMix(), split(), ks=(1, 2), repeats=1, batch=4)
     assert read == ["start", "all", "stop"] * 4
 
 
@@ -138,7 +142,7 @@ def test_networks_that_learn_beside_are_inside_the_clock(laps, monkeypatch):
     step, follow = torch.optim.SGD.step, MixBlock.update
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self: read.append(len(self.param_groups[0]["params"])) or step(self))
     monkeypatch.setattr(MixBlock, "update", lambda self, model: read.append("follow") or follow(self, model))
-    training_times(net, method, split(), AUGMENT, ks=(1, 2), repeats=1, batch=4)
+    times(net, method, split(), ks=(1, 2), repeats=1, batch=4)
     assert read == ["start", count, "follow", "stop"] * 4
     assert all(torch.equal(value, before[name]) for name, value in method.block.state_dict().items())
 
@@ -156,7 +160,7 @@ def test_the_network_and_random_streams_stay_as_they_were():
     before = copy.deepcopy(net.state_dict())
     modes = [module.training for module in net.modules()]
     streams = torch.get_rng_state(), numpy.random.get_state()[1].tolist(), random.getstate()
-    found = training_times(net, PUZZLE, split(), AUGMENT, ks=(1, 2), repeats=2, batch=6)
+    found = times(net, PUZZLE, split(), ks=(1, 2), repeats=2, batch=6)
     assert all(value > 0 for row in found.rows for value in row.seconds.values)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert [module.training for module in net.modules()] == modes
@@ -169,20 +173,18 @@ def test_the_network_and_random_streams_stay_as_they_were():
 def test_without_mixing_there_is_only_one_k_and_progress_counts_every_update(laps):
     laps[0].extend([(3, 2)] * 3)
     wrapped = []
-    found = training_times(
-        Rows([]), mm.NoMix(), split(), AUGMENT, repeats=2, batch=13, progress=lambda work: wrapped.extend(work) or work
-    )
+    found = times(Rows([]), mm.NoMix(), split(), repeats=2, batch=13, progress=lambda work: wrapped.extend(work) or work)
     assert found.numbers() == {"k1": 1, "seconds_k1": 6}
     assert wrapped == [0, 1, 2]
 
 
 def test_what_cannot_be_is_said():
     with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        training_times(Rows([]), mm.CutMix(), split(), AUGMENT, repeats=0)
+        times(Rows([]), mm.CutMix(), split(), repeats=0)
     with pytest.raises(ValueError, match="ks must be ascending whole numbers from 1 on"):
-        training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(5,))
+        times(Rows([]), mm.CutMix(), split(), ks=(5,))
     with pytest.raises(ValueError, match="no loss 'x'"):
-        training_times(Rows([]), mm.CutMix(), split(), AUGMENT, loss="x")
+        times(Rows([]), mm.CutMix(), split(), loss="x")
 
 
 @pytest.fixture
@@ -196,7 +198,7 @@ def drawn(monkeypatch):
 
 def test_the_figure_of_times_shows_the_numbers(laps, drawn):
     laps[0].extend([(1, 1)] * 2 + [(6, 3), (2, 1)] + [(4, 2), (8, 8)])
-    found = training_times(Rows([]), mm.CutMix(), split(), AUGMENT, ks=(1, 3), repeats=2, batch=4)
+    found = times(Rows([]), mm.CutMix(), split(), ks=(1, 3), repeats=2, batch=4)
     assert list(time_figures(found, "a name")) == ["training_time.png", "training_time.svg"]
     left, right = drawn[0].axes
     assert left.containers[0].lines[0].get_ydata().tolist() == [3, 7]
@@ -210,7 +212,7 @@ def test_the_figure_of_times_shows_the_numbers(laps, drawn):
 
 def test_the_figure_of_norms_shows_the_numbers(drawn):
     torch.manual_seed(5)
-    found = gradient_norms(DropNet(), mm.CutMix(), split(), AUGMENT, ks=(1, 3), batches=3, batch=6)
+    found = gradient_norms(Updates(DropNet(), mm.CutMix(), split(), AUGMENT, ks=(1, 3), batch=6), 3)
     assert list(norm_figures(found)) == ["gradient_norm.png", "gradient_norm.svg"]
     left, right = drawn[0].axes
     assert left.containers[0].lines[0].get_ydata().tolist() == [row.mean for row in found.rows]
@@ -219,5 +221,5 @@ def test_the_figure_of_norms_shows_the_numbers(drawn):
     low, high = bars.get_segments()[1][:, 1]
     assert (high - low) / 2 == pytest.approx(found.rows[1].ratio_half)
     assert drawn[0].get_suptitle() == "squared gradient norm at fixed weights · 3 batches of 6 samples"
-    norm_figures(gradient_norms(DropNet(), mm.NoMix(), split(), AUGMENT, batches=1, batch=6))
+    norm_figures(gradient_norms(Updates(DropNet(), mm.NoMix(), split(), AUGMENT, batch=6), 1))
     assert len(drawn[1].axes) == 1

@@ -13,7 +13,7 @@ from drawn import drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
 from multimix.lab.evaluation.cam import CamLayers
 from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, localization
-from multimix.lab.evaluation.transfer import TRANSFER_RULES, last_block, put_new_head, transfer
+from multimix.lab.evaluation.transfer import TRANSFER_RULES, TransferOptions, last_block, put_new_head, train_on
 from multimix.lab.nets import network
 from pretrained import as_it_was_trained, pretrained
 from real_data import real
@@ -44,6 +44,10 @@ def net(name="preact_resnet18_small", classes=5, seed=0):
     return network(name, classes)
 
 
+def transfer(given, train, test, *, cam=None, progress=iter, **options):
+    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), cam=cam, progress=progress)
+
+
 def state(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
 
@@ -63,7 +67,7 @@ def test_only_the_last_block_and_the_head_change(splits, name, parts):
         weight.requires_grad_(i % 5 != 1)
         weight.grad = torch.ones_like(weight) if i == 0 else None
     before = state(given)
-    moved, result = transfer(given, *splits, TRAIN, VIEW, count=2, batch=6)
+    moved, result = transfer(given, *splits, count=2, batch=6)
     assert result.trained == tuple(key for key, _ in given.named_parameters() if key.startswith(parts))
     after = moved.state_dict()
     for key, value in before.items():
@@ -88,7 +92,7 @@ def test_only_the_last_block_and_the_head_change(splits, name, parts):
 
 def test_one_step_moves_every_weight_by_the_learning_rate(splits):
     given = net()
-    moved, _ = transfer(given, *splits, TRAIN, VIEW, unit="step", count=1, batch=6)
+    moved, _ = transfer(given, *splits, unit="step", count=1, batch=6)
     start = copy.deepcopy(given)
     put_new_head(start, "head", 3, seed=0)
     steps = torch.cat(
@@ -104,7 +108,7 @@ def test_one_step_moves_every_weight_by_the_learning_rate(splits):
 def test_training_is_a_plain_loop(splits):
     given, seen = net(), []
     given.stage3.register_forward_hook(lambda module, x, result: seen.append(result.requires_grad))  # the copy has it, too
-    moved, result = transfer(given, *splits, TRAIN, VIEW, count=2, batch=6, seed=5)
+    moved, result = transfer(given, *splits, count=2, batch=6, seed=5)
     assert seen
     assert not any(seen)  # no graph where nothing is trained
     own = copy.deepcopy(given).eval()
@@ -126,32 +130,32 @@ def test_training_is_a_plain_loop(splits):
 
 
 def test_an_epoch_is_its_steps(splits):
-    by_epoch, epochs = transfer(net(), *splits, TRAIN, VIEW, count=2, batch=6)
-    by_step, steps = transfer(net(), *splits, TRAIN, VIEW, unit="step", count=4, batch=6)
+    by_epoch, epochs = transfer(net(), *splits, count=2, batch=6)
+    by_step, steps = transfer(net(), *splits, unit="step", count=4, batch=6)
     assert all(torch.equal(a, b) for a, b in zip(by_epoch.state_dict().values(), by_step.state_dict().values(), strict=True))
     assert [row.number for row in epochs.rows] == [1, 2]
     assert [row.number for row in steps.rows] == [1, 2, 3, 4]
     assert epochs.rows[1].loss == pytest.approx((steps.rows[2].loss + steps.rows[3].loss) / 2)
     assert epochs.rows[1].accuracies == steps.rows[3].accuracies
     assert epochs.rows[1].error == steps.rows[3].error
-    odd, _ = transfer(net(), *splits, TRAIN, VIEW, unit="step", count=3, batch=6)
+    odd, _ = transfer(net(), *splits, unit="step", count=3, batch=6)
     assert not torch.equal(odd.head.weight, by_step.head.weight)
 
 
 def test_seeds(splits):
     given = net()
     before = torch.get_rng_state()
-    first, one = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=3)
+    first, one = transfer(given, *splits, count=1, batch=6, seed=3)
     assert torch.equal(torch.get_rng_state(), before)
-    again, same = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=3)
+    again, same = transfer(given, *splits, count=1, batch=6, seed=3)
     assert one == same
     assert torch.equal(first.head.weight, again.head.weight)
-    other, _ = transfer(given, *splits, TRAIN, VIEW, count=1, batch=6, seed=4)
+    other, _ = transfer(given, *splits, count=1, batch=6, seed=4)
     assert not torch.equal(first.head.weight, other.head.weight)
 
 
 def test_the_rows_are_what_is_measured_on_the_network(splits):
-    moved, result = transfer(net(), *splits, TRAIN, VIEW, count=1, batch=6)
+    moved, result = transfer(net(), *splits, count=1, batch=6)
     found = localization(moved, splits[1], VIEW, rules=TRANSFER_RULES, thresholds=0)
     assert result.rows[0].error == found.error
     assert result.rows[0].accuracies == found.accuracies
@@ -161,7 +165,7 @@ def test_the_rows_are_what_is_measured_on_the_network(splits):
 
 
 def test_it_learns(splits):
-    _, result = transfer(net(), *splits, TRAIN, VIEW, count=8, batch=6, lr=1e-2)
+    _, result = transfer(net(), *splits, count=8, batch=6, lr=1e-2)
     assert result.classes == 3
     assert result.unit == "epoch"
     assert result.rows[-1].loss < result.rows[0].loss / 3
@@ -173,10 +177,10 @@ def test_named_layers_in_any_network(splits):
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 9),
     )  # fmt: skip
-    moved, result = transfer(given, *splits, TRAIN, VIEW, layers=("3",), count=1, batch=6)
+    moved, result = transfer(given, *splits, layers=("3",), count=1, batch=6)
     assert result.trained == ("3.weight", "3.bias", "7.weight", "7.bias")
     assert torch.equal(given[1].running_mean, moved[1].running_mean)
-    _, result = transfer(given, *splits, TRAIN, VIEW, layers=(), count=1, batch=6)
+    _, result = transfer(given, *splits, layers=(), count=1, batch=6)
     assert result.trained == ("7.weight", "7.bias")
 
 
@@ -190,13 +194,13 @@ def test_a_network_without_pooling_by_grad_cam(splits):
             return {"logits": self.out(self.middle(self.conv(x).relu().flatten(1)).relu())}
 
     torch.manual_seed(0)
-    cam = CamLayers("conv", gradient=True)
-    _, result = transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",), cam=cam, head="out", count=1, batch=6)
+    cam = CamLayers("conv", "out", gradient=True)
+    _, result = transfer(Flat(), *splits, layers=("middle",), cam=cam, count=1, batch=6)
     assert result.trained == ("middle.weight", "middle.bias", "out.weight", "out.bias")
     with pytest.raises(ValueError, match="head must be named where maps are Grad-CAM"):
-        transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",), cam=cam)
+        transfer(Flat(), *splits, layers=("middle",), cam=CamLayers("conv", gradient=True))
     with pytest.raises(ValueError, match="no feature map was found"):
-        transfer(Flat(), *splits, TRAIN, VIEW, layers=("middle",))
+        transfer(Flat(), *splits, layers=("middle",))
 
 
 @pytest.mark.parametrize(
@@ -223,25 +227,25 @@ def test_what_cannot_be_done_is_one_sentence(splits):
         ("no unit 'batch'; there are epoch, step", {"unit": "batch"}),
         ("count must be at least 1, got 0", {"count": 0}),
         ("lr must be positive, got 0", {"lr": 0}),
-        ("head must be an nn.Linear that gets", {"head": "stage4"}),
+        ("head must be an nn.Linear that gets", {"cam": CamLayers(head="stage4")}),
         ("batch must be at most the 12 samples", {"batch": 13}),
     ):
         with pytest.raises(ValueError, match=match):
-            transfer(given, train, test, TRAIN, VIEW, **options)
+            transfer(given, train, test, **options)
     with pytest.raises(ValueError, match="train and test must have the same classes, got 4 and 3"):
-        transfer(given, replace(train, classes=("a", "b", "c", "d")), test, TRAIN, VIEW)
+        transfer(given, replace(train, classes=("a", "b", "c", "d")), test)
     with pytest.raises(ValueError, match="layers must be named, since the network has no stage1, .*; its last parts are 0, 3"):
         last_block(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)))
     with pytest.raises(ValueError, match="layers must have parameters to train, '2' has none"):
         transfer(
             nn.Sequential(nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3)),
-            train, test, TRAIN, VIEW, layers=("2",), batch=6,
+            train, test, layers=("2",), batch=6,
         )  # fmt: skip
     with torch.no_grad():
         given.stage4[0].conv1.weight[0] = 1e30
         given.stage4[0].conv2.weight[:, 0] = 1e30
     with pytest.raises(ValueError, match="finite"):
-        transfer(given, train, test, TRAIN, VIEW, batch=6)
+        transfer(given, train, test, batch=6)
 
 
 def test_one_bar_counts_training_and_measuring(splits):
@@ -253,7 +257,7 @@ def test_one_bar_counts_training_and_measuring(splits):
             moved.append(number)
             yield number
 
-    transfer(net(), *splits, TRAIN, VIEW, count=2, batch=4, progress=progress)
+    transfer(net(), *splits, count=2, batch=4, progress=progress)
     assert ticks == [2 * (3 + 2)]
     assert moved == list(range(10))
 
@@ -264,9 +268,8 @@ def test_a_pretrained_network_learns_real_birds():
     test = splits.test.take(torch.arange(0, len(splits.test), 40))
     view = Augment([Resize(128), CenterCrop(112), as_it_was_trained().steps[-1]])
     given = pretrained()
-    moved, result = transfer(
-        given, train, test, view, view, layers=("features.16", "features.17"), unit="step", count=2, batch=16, lr=1e-3
-    )
+    options = TransferOptions("step", count=2, lr=1e-3, batch=16, layers=("features.16", "features.17"))
+    moved, result = train_on(given, train, test, view, view, options)
     assert len(result.rows) == 2
     assert torch.equal(given.features[15].layers[0][0].weight, moved.features[15].layers[0][0].weight)
     assert not torch.equal(given.features[16].layers[0][0].weight, moved.features[16].layers[0][0].weight)

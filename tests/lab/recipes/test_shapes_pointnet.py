@@ -6,8 +6,8 @@ import torch
 import multimix as mm
 from multimix.lab.commands.report_runner import reports
 from multimix.lab.data import read
-from multimix.lab.evaluation.base import Options
-from multimix.lab.evaluation.registry import evaluator
+from multimix.lab.evaluation.predictions import READING
+from multimix.lab.evaluation.registry import measure_named
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
@@ -139,7 +139,9 @@ def of_sagemix(trained):
 @pytest.mark.parametrize("name", ["error", "calibration", "gradient_norm", "training_time"])
 def test_it_is_evaluated(name, trained):
     subject, row = of_sagemix(trained)
-    found = evaluator(name).measure(subject, Options(ks=(1, 2), batches=2), iter)
+    measure = measure_named(name)
+    options = {"ks": (1, 2), "batches": 2}
+    found = measure.find(subject, READING, **{option: options[option] for option in measure.defaults if option in options})
     assert found.numbers
     if name == "error":
         assert found.numbers["error"] == pytest.approx(row["outcome"]["last"])
@@ -155,7 +157,7 @@ def test_it_is_evaluated(name, trained):
 )
 def test_what_is_about_pictures_is_refused_in_one_sentence(name, sentence, trained):
     with pytest.raises(ValueError, match=f"^{sentence}"):
-        evaluator(name).measure(of_sagemix(trained)[0], Options(), iter)
+        measure_named(name).find(of_sagemix(trained)[0], READING)
 
 
 def test_a_report_shows_mixed_clouds(trained, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from browser import in_browser, in_frame, opened
 from multimix.lab.cli import main
 from multimix.lab.commands.report_runner import reports
-from multimix.lab.evaluation.cache import finished_in
+from multimix.lab.evaluation.cache import finished_runs
 from multimix.lab.training.run import planned, train
 from trial import RECIPE
 
@@ -69,7 +69,7 @@ def test_everything_is_visible_and_nothing_is_loaded(written, tmp_path, width):
 
 
 def test_single_runs_without_samples(results, tmp_path):
-    runs = finished_in(results)[:2]
+    runs = finished_runs(results)[:2]
     (found,) = reports(runs, out=tmp_path, data=None, recipes=RECIPES)
     page = found.page.read_text()
     assert "Mixed samples" not in page

@@ -98,20 +98,24 @@ def evaluate(
       multimix evaluate multimix-runs/tiny_imagenet/smoke/* --on localization
       multimix evaluate my_models:resnet50 --data-set imagenet --on error localization
     """
-    from ..evaluation.base import Options
-    from ..evaluation.subject import Samples
-    from .evaluate_runner import Viewed
-    from .evaluate_runner import run as command
+    from ..evaluation.predictions import Reading
+    from ..evaluation.runner import evaluate_places
+    from ..evaluation.subject import Samples, View
+    from ..results.evaluations import draw, show_evaluations
 
-    command(
+    options = {"bins": bins, "severities": severities, "corruptions": corruptions, "seed": seed, "ks": ks, "batches": batches}
+    done, failed = evaluate_places(
         run,
-        on=on,
+        on,
         data=data_folder(data),
+        out=out,
+        draw=draw,
         checkpoint=checkpoint,
         samples=Samples(data_set, part, per_class, whole),
-        viewed=Viewed(mean or None, std or None, crop, foreign),
-        options=Options(bins, severities, corruptions, seed, ks, batches, batch=batch, workers=workers),
-        out=out,
+        view=View(mean or None, std or None, crop, foreign),
+        options=options,
+        reading=Reading(batch, workers),
         device=device,
         again=again,
     )
+    show_evaluations(on, done, failed)

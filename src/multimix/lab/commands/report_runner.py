@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...methods import CoMixup, Cutout, NoMix
-from ..evaluation.cache import collected
+from ..evaluation.cache import collect_runs
 from ..evaluation.subject import run_subject
 from ..recipes import RECIPES, Recipe
 from ..recipes.settings import Settings
@@ -42,7 +42,7 @@ def reports(
     """A page for every recipe and scale among the finished runs in ``places``; ``data`` None leaves mixed samples out."""
     if not places:
         raise ValueError("report needs the folder of results or of a run, such as multimix-runs")
-    rows = collected(places, note)
+    rows = collect_runs(places, note)
     if not rows:
         raise ValueError(f"there are no finished runs in {', '.join(map(str, places))}; multimix train makes some")
     command = " ".join(["multimix report", *(Path(place).name or str(place) for place in places)])

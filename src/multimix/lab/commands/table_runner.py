@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..evaluation.cache import collected
+from ..evaluation.cache import collect_runs
 from ..recipes.base import Scale
 from ..results.paper import TABLES, paper_table
 from ..results.paper.fill import Filled, filled, largest_scale
@@ -22,7 +22,7 @@ def run(number: str | None, *, places: Sequence[Path], scale: Scale | None, out:
     written there as Markdown, CSV and HTML.
     """
     table = None if number is None else paper_table(number)
-    rows = collected(places, note)
+    rows = collect_runs(places, note)
     if table is None:
         Console().print(listing(list(TABLES.values()), rows, demo))
         return

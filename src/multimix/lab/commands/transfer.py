@@ -50,23 +50,24 @@ def transfer(
       multimix transfer multimix-runs/tiny_imagenet/smoke/none-k1-seed0-*
       multimix transfer multimix-runs --unit step --count 10 --per-class 5
     """
-    from ..evaluation.base import Options
-    from ..evaluation.cub_transfer import TransferOptions
-    from ..evaluation.subject import Samples
-    from .evaluate_runner import Viewed
-    from .evaluate_runner import run as command
+    from ..evaluation.predictions import Reading
+    from ..evaluation.runner import evaluate_places
+    from ..evaluation.subject import Samples, View
+    from ..evaluation.transfer import TransferOptions
+    from ..results.evaluations import draw, show_evaluations
 
-    command(
+    done, failed = evaluate_places(
         run,
-        on=("transfer",),
+        ("transfer",),
         data=data_folder(data),
+        out=Path(),
+        draw=draw,
         checkpoint=checkpoint,
         samples=Samples(),
-        viewed=Viewed(),
-        options=Options(
-            transfer=TransferOptions(unit, count, lr, batch, per_class, seed, layers or None), batch=batch, workers=workers
-        ),
-        out=Path(),
+        view=View(),
+        options={"transfer": TransferOptions(unit, count, lr, batch, per_class, seed, layers or None)},
+        reading=Reading(batch, workers),
         device=device,
         again=again,
     )
+    show_evaluations(("transfer",), done, failed)

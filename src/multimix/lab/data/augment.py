@@ -139,12 +139,16 @@ class Resize:
     def __post_init__(self) -> None:
         check_size(self.size)
 
+    def size_of(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width after resizing an image of this height and width."""
+        if not isinstance(self.size, int):
+            return self.size
+        short = min(height, width)
+        return max(1, round(height * self.size / short)), max(1, round(width * self.size / short))
+
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Every row resized."""
-        size = self.size
-        if isinstance(size, int):
-            short = min(x.shape[2:])
-            size = (max(1, round(x.shape[2] * size / short)), max(1, round(x.shape[3] * size / short)))
+        size = self.size_of(x.shape[2], x.shape[3])
         return torch.cat([resize(x[i : i + 1], size) for i in range(len(x))])
 
 

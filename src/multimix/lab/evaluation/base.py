@@ -1,52 +1,62 @@
-"""What an evaluator is to the commands: what can be told to it, and what comes back."""
+"""What a measure is: a function that finds numbers about a subject, registered by a decorator with what they depend on."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from ..training.checkpoint import Which
-from .boxes import Progress
-from .calibration import BINS
-from .corruption import SEVERITIES
-from .cub_transfer import PAPER, TransferOptions
 from .subject import Subject
 
-
-@dataclass(frozen=True)
-class Options:
-    """What evaluators can be told. ``seed`` decides noise and donors of backgrounds; ``ks`` is for norms and times."""
-
-    bins: int = BINS
-    severities: tuple[int, ...] = SEVERITIES
-    corruptions: tuple[str, ...] = ()
-    seed: int = 0
-    ks: tuple[int, ...] = (1, 3, 5, 7, 9)
-    batches: int = 20
-    transfer: TransferOptions = PAPER
-    batch: int = 200
-    workers: int = 0
+COUNTS = ("n", "classes", "selected_epoch")  # numbers that are whole
 
 
 class Finding(NamedTuple):
-    """``numbers`` for tables, the whole ``result`` as JSON values, and pictures by file name."""
+    """``numbers`` for tables by name, and the whole ``result``, a dataclass of JSON values."""
 
-    numbers: dict[str, float | None]
-    result: dict[str, Any]
-    files: dict[str, bytes]
+    numbers: Mapping[str, float | None]
+    result: Any
 
 
-class Evaluator(NamedTuple):
-    """What it measures, and which of its numbers tables show (none: all); of what they depend: options, ``labels``, weights.
+class Measure(NamedTuple):
+    """``find(subject, reading, **options)`` gives a ``Finding``; its keyword-only parameters are the options of the measure.
 
-    ``timed``: they depend on the machine as well.
+    ``columns`` are the numbers that tables show (none: all), ``labels`` those of all samples that the numbers depend on. If
+    ``timed`` they depend on the machine as well.
     """
 
     about: str
-    measure: Callable[[Subject, Options, Progress], Finding]
-    shown: tuple[str, ...]
-    uses: tuple[str, ...] = ()
-    checkpoint: Which = "last"
-    labels: Callable[[Subject, Options], Sequence[Tensor]] = lambda subject, options: [subject.report.labels]
-    timed: bool = False
+    find: Callable[..., Finding]
+    columns: tuple[str, ...]
+    checkpoint: Which
+    labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]]
+    timed: bool
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The options with their usual values."""
+        parameters = inspect.signature(self.find).parameters.values()
+        return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+MEASURES: dict[str, Measure] = {}
+Function = TypeVar("Function", bound=Callable[..., Finding])
+
+
+def measure(
+    name: str,
+    about: str,
+    *,
+    columns: tuple[str, ...] = (),
+    checkpoint: Which = "last",
+    labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]] = lambda subject, options: subject.labels("report"),
+    timed: bool = False,
+) -> Callable[[Function], Function]:
+    """Register the decorated function under ``name``; see ``Measure``."""
+
+    def register(find: Function) -> Function:
+        MEASURES[name] = Measure(about, find, columns, checkpoint, labels, timed)
+        return find
+
+    return register

@@ -4,9 +4,7 @@ A box is x, y, width, height in pixels, float, and covers x ≤ place < x + widt
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy
@@ -21,7 +19,6 @@ from ..data.reading import picture_size
 
 EIGHT = numpy.ones((3, 3), dtype=bool)
 ROUNDING = 1e-6  # what scaling may add to a whole number of pixels
-Progress = Callable[[Sequence[int]], Iterable[int]]
 
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
@@ -54,8 +51,8 @@ def covered(boxes: Tensor, height: int, width: int) -> Tensor:
     """bool ``[height, width]``: the pixels that any of ``boxes [n, 4]`` touches."""
     mask = torch.zeros(height, width, dtype=torch.bool)
     for left, top, wide, high in clipped(boxes, height, width).tolist():
-        rows, columns = slice(_floor(top), _ceil(top + high)), slice(_floor(left), _ceil(left + wide))
-        mask[rows, columns] = True
+        first_row, first_column = math.floor(top + ROUNDING), math.floor(left + ROUNDING)
+        mask[first_row : math.ceil(top + high - ROUNDING), first_column : math.ceil(left + wide - ROUNDING)] = True
     return mask
 
 
@@ -74,7 +71,7 @@ def seen_boxes(boxes: Tensor, stored: tuple[int, int], read: tuple[int, int], au
     boxes, size = rescaled(boxes, stored, read), read
     for step in augment.steps:
         if isinstance(step, Resize):
-            after = _resized_size(step, size)
+            after = step.size_of(*size)
             boxes, size = rescaled(boxes, size, after), after
         elif isinstance(step, CenterCrop):
             after = sides(step.size)
@@ -117,31 +114,40 @@ class Boxed(NamedTuple):
     vanished: list[int]
 
 
-@dataclass(frozen=True)
-class BoxedBatches:
+class BoxedBatches(Dataset[Boxed | BadFile]):
     """The samples of ``split`` in order, ``batch`` at a time, made by ``workers`` other processes (0: by this one)."""
 
-    split: Files
-    augment: Augment
-    batch: int = 50
-    workers: int = 0
-
-    def __post_init__(self) -> None:
-        for name, value, least in (("batch", self.batch, 1), ("workers", self.workers, 0)):
+    def __init__(self, split: Files, augment: Augment, batch: int = 50, workers: int = 0) -> None:
+        for name, value, least in (("batch", batch, 1), ("workers", workers, 0)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
-        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), self.augment)  # an augmentation that cannot be followed is refused now
+        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), augment)  # an augmentation that cannot be followed is refused now
+        self.split, self.augment, self.batch, self.workers = split, augment, batch, workers
 
     def __len__(self) -> int:
         return -(-len(self.split) // self.batch)
 
+    def __getitem__(self, step: int) -> Boxed | BadFile:
+        rows = range(step * self.batch, min(len(self.split), (step + 1) * self.batch))
+        stored = [annotated(self.split)[row] for row in rows]
+        try:
+            images, labels = self.split.batch(torch.tensor(rows))
+            sizes = [picture_size(self.split.paths[row]) for row in rows]
+        except BadFile as bad:
+            return bad  # raised in a worker, torch would bury the sentence in a traceback
+        boxes = [
+            seen_boxes(some, size, (image.shape[1], image.shape[2]), self.augment)
+            for some, size, image in zip(stored, sizes, images, strict=True)
+        ]
+        x = self.augment.apply(images, torch.zeros(len(rows), 0))
+        return Boxed(x, labels, boxes, [len(before) - len(after) for before, after in zip(stored, boxes, strict=True)])
+
     def __iter__(self) -> Iterator[Boxed]:
-        steps = _Steps(self)
         made: Iterable[Boxed | BadFile] = (
             # A generator of its own, since torch would draw a seed for the workers from the global one.
-            DataLoader(steps, batch_size=None, num_workers=self.workers, generator=torch.Generator(), collate_fn=_as_is)
+            DataLoader(self, batch_size=None, num_workers=self.workers, generator=torch.Generator(), collate_fn=_as_is)
             if self.workers
-            else map(steps.__getitem__, range(len(self)))
+            else map(self.__getitem__, range(len(self)))
         )
         for one in made:
             if isinstance(one, BadFile):
@@ -149,48 +155,8 @@ class BoxedBatches:
             yield one
 
 
-class _Steps(Dataset[Boxed | BadFile]):
-    """Batch s by index: what a worker needs to make it."""
-
-    def __init__(self, batches: BoxedBatches) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> Boxed | BadFile:
-        split, size = self.batches.split, self.batches.batch
-        rows = range(step * size, min(len(split), (step + 1) * size))
-        try:
-            images, labels = split.batch(torch.tensor(rows))
-            boxes = [self._seen(row, image) for row, image in zip(rows, images, strict=True)]
-        except BadFile as bad:
-            return bad  # raised in a worker, torch would bury the sentence in a traceback
-        x = self.batches.augment.apply(images, torch.zeros(len(rows), 0))
-        return Boxed(x, labels, boxes, [len(annotated(split)[row]) - len(kept) for row, kept in zip(rows, boxes, strict=True)])
-
-    def _seen(self, row: int, image: Tensor) -> Tensor:
-        split = self.batches.split
-        stored = picture_size(split.paths[row])
-        return seen_boxes(annotated(split)[row], stored, (image.shape[1], image.shape[2]), self.batches.augment)
-
-
-@contextmanager
-def one_bar(progress: Progress, total: int) -> Iterator[Progress]:
-    """A progress for several loops that moves one bar of ``total`` ticks."""
-    ticks = iter(progress(range(total)))
-
-    def ticking(numbers: Sequence[int]) -> Iterator[int]:
-        for number in numbers:
-            next(ticks, None)
-            yield number
-
-    yield ticking
-    next(ticks, None)  # a bar is done when it is asked for more
-
-
 def annotated(split: Any) -> tuple[Tensor, ...]:
-    """The boxes of a split, or one sentence if it has none."""
+    """The boxes of a split; ValueError if it has none."""
     if not isinstance(split, Files) or split.boxes is None:
         raise ValueError(f"split must have boxes (Files.boxes; for ImageNet read with boxes=True), got {type(split).__name__}")
     return split.boxes
@@ -219,22 +185,6 @@ def _largest_region(numbered: numpy.ndarray) -> tuple[slice, slice]:
             best, most = region, filled
     found: tuple[slice, slice] = places[best]
     return found
-
-
-def _resized_size(step: Resize, size: tuple[int, int]) -> tuple[int, int]:
-    """Height and width after ``step``, rounded as it does."""
-    if not isinstance(step.size, int):
-        return step.size
-    height, width = (max(1, round(side * step.size / min(size))) for side in size)
-    return height, width
-
-
-def _floor(place: float) -> int:
-    return math.floor(place + ROUNDING)
-
-
-def _ceil(place: float) -> int:
-    return math.ceil(place - ROUNDING)
 
 
 def _corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

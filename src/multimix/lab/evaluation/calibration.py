@@ -10,10 +10,12 @@ from scipy import optimize
 from torch import Tensor
 from torch.nn import functional
 
-from .predictions import Predictions
+from .base import Finding, measure
+from .predictions import Predictions, Reading, predictions
+from .subject import Subject
 
 BINS = 10
-ROWS = 4096  # that are worked on at once, in double precision
+ROWS = 4096  # converted to double precision at once
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,33 @@ class Scaling:
     ece: float | None
     nll_before: float
     nll: float | None
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """The calibration of the network as it is, and what a temperature would leave of its error (None for one sample)."""
+
+    calibration: Calibration
+    scaling: Scaling | None
+
+
+@measure(
+    "calibration",
+    "ECE with bins (a, b], adaptive ECE, Brier, NLL; temperature scaling for comparison",
+    columns=("n", "ece", "adaptive_ece", "brier", "nll", "temperature", "ece_before", "ece_scaled"),
+    labels=lambda subject, options: subject.labels("report", "select"),
+)
+def measure_calibration(subject: Subject, reading: Reading, *, bins: int = BINS) -> Finding:
+    """The calibration of a subject; a temperature is fitted on the part for selection, if the run has one."""
+    predicted = subject.predictions(reading)
+    found, scaling, select = calibration(predicted, bins), None, subject.parts().select
+    numbers: dict[str, float | None] = dict(found.summary())
+    validation = None if select is None else predictions(subject.network, select, subject.evaluation, reading)
+    if len(predicted) > 1:
+        scaling = temperature_scaling(predicted, validation, bins)
+        # Before and after on the samples that the temperature was not fitted on: fewer than all, so ECE is higher by itself.
+        numbers |= {"temperature": scaling.temperature, "ece_before": scaling.ece_before, "ece_scaled": scaling.ece}
+    return Finding(numbers, CalibrationResult(found, scaling))
 
 
 def calibration(predictions: Predictions, bins: int = BINS) -> Calibration:

@@ -9,7 +9,6 @@ positive; at A itself it is the same map, cut off at 0.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...hooks import named_layer, unwrapped
-from ...logits import Output, logits_of
+from ...logits import logits_of
 from ...saliency import evaluation_mode
 
 Upsampling = Literal["bilinear", "bicubic"]
@@ -38,57 +37,36 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@dataclass(frozen=True)
-class CamLayers:
-    """Where maps come from, by name: the ``layer`` that puts out the feature map, and the linear ``head``. None: found by itself.
+class CamLayers(NamedTuple):
+    """Where maps come from, by name: the ``layer`` that puts out the feature map, and the linear ``head``; None is to be found.
 
-    With ``gradient`` it is Grad-CAM at ``layer``, which must be named and put out ``[B, C, h, w]``; there is no head then.
+    ``activation`` is the function between the layer and the pooling. With ``gradient`` it is Grad-CAM at ``layer``, which must be
+    named; a head is not needed then.
     """
 
     layer: str | None = None
     head: str | None = None
-    gradient: bool = False
-
-    def __post_init__(self) -> None:
-        if self.gradient and self.layer is None:
-            raise ValueError("layer must be named for Grad-CAM, such as the last stage of the network, got None")
-        if self.gradient and self.head is not None:
-            raise ValueError(f"head must be None for Grad-CAM, which needs none, got {self.head!r}")
-
-
-class FoundLayers(NamedTuple):
-    """``layer`` and ``head`` by name (no head: Grad-CAM), and the function that stands between the layer and the pooling."""
-
-    layer: str
-    head: str | None
     activation: str = "none"
+    gradient: bool = False
 
 
 class CamPass(NamedTuple):
-    """What one pass over a batch tells: ``logits [B, C]``, and the maps ``raw(classes) [B, h, w]`` of a class ``[B]`` each."""
+    """Logits ``[B, C]`` of a batch, and the maps ``raw(classes) [B, h, w]`` of one class ``[B]`` for each image."""
 
     logits: Tensor
     raw: Callable[[Tensor], Tensor]
 
 
 def class_activation_maps(
-    network: nn.Module,
-    x: Tensor,
-    classes: Tensor | None = None,
-    *,
-    cam: CamLayers | None = None,
-    box_sum: bool = False,
-    upsample: Upsampling = "bilinear",
-    output: Output | None = None,
+    network: nn.Module, x: Tensor, classes: Tensor | None = None, *, cam: CamLayers | None = None
 ) -> Tensor:
     """``[B, H, W]`` in 0 … 1 for ``x [B, C, H, W]``: the maps of ``classes [B]``, by default of the predicted ones.
 
-    ``box_sum`` and ``upsample`` as in :func:`heat_maps`; ``cam`` as in :func:`found_layers`. The network is left as it was.
+    ``cam`` as in :func:`find_layers`. The network is left as it was.
     """
-    found = found_layers(network, x, cam, output=output)
-    seen = cam_pass(network, x, found, output=output)
+    seen = cam_pass(network, x, find_layers(network, x, cam))
     wanted = seen.logits.argmax(1) if classes is None else classes
-    return heat_maps(seen.raw(wanted), (x.shape[2], x.shape[3]), box_sum=box_sum, upsample=upsample)
+    return heat_maps(seen.raw(wanted), (x.shape[2], x.shape[3]))
 
 
 def heat_maps(raw: Tensor, size: tuple[int, int], *, box_sum: bool = False, upsample: Upsampling = "bilinear") -> Tensor:
@@ -112,16 +90,18 @@ def heat_maps(raw: Tensor, size: tuple[int, int], *, box_sum: bool = False, upsa
     return torch.where(flat | (low == high), 0.0, (maps - low) / (high - low))
 
 
-def cam_pass(network: nn.Module, x: Tensor, found: FoundLayers, *, output: Output | None = None) -> CamPass:
+def cam_pass(network: nn.Module, x: Tensor, layers: CamLayers) -> CamPass:
     """Logits and maps of a batch, in evaluation mode. The network keeps its modes, gradients and buffers."""
     core, _ = unwrapped(network)
-    if found.head is None:
-        return _gradient_pass(core, x, found.layer, output)
-    kept: dict[str, Tensor] = {}
-    head = named_layer(core, found.head)
-    with evaluation_mode(core), torch.no_grad(), _hooked(core, {found.layer: partial(_keep, kept, found.layer)}):
-        logits = logits_of(core(x), output)
-        features = ACTIVATIONS[found.activation](_feature_map(kept, found.layer))
+    assert layers.layer is not None
+    if layers.gradient:
+        return _gradient_pass(core, x, layers.layer)
+    outputs: dict[str, Tensor] = {}
+    assert layers.head is not None
+    head = named_layer(core, layers.head)
+    with evaluation_mode(core), torch.no_grad(), _hooked(core, {layers.layer: partial(_keep, outputs, layers.layer)}):
+        logits = logits_of(core(x))
+        features = ACTIVATIONS[layers.activation](_feature_map(outputs, layers.layer))
     assert isinstance(head, nn.Linear)
     weight = head.weight.detach()
 
@@ -131,7 +111,7 @@ def cam_pass(network: nn.Module, x: Tensor, found: FoundLayers, *, output: Outpu
     return CamPass(logits, raw)
 
 
-def found_layers(network: nn.Module, x: Tensor, cam: CamLayers | None = None, *, output: Output | None = None) -> FoundLayers:
+def find_layers(network: nn.Module, x: Tensor, cam: CamLayers | None = None) -> CamLayers:
     """The layers maps come from. What ``cam`` names is taken as it is if the shapes fit; the rest is found by running ``x``.
 
     The head is the last linear layer that puts out logits. The feature map is the last and largest one whose mean over
@@ -141,43 +121,44 @@ def found_layers(network: nn.Module, x: Tensor, cam: CamLayers | None = None, *,
     core, _ = unwrapped(network)
     if x.ndim != 4 or len(x) == 0:
         raise ValueError(f"x must be images [B, C, H, W], B ≥ 1, got {list(x.shape)}")
-    if cam.gradient:
-        assert cam.layer is not None
-        named_layer(core, cam.layer)
-        return FoundLayers(cam.layer, None)
-    trace = _Trace(core, x[:PROBE], output)
-    head = _found_head(core, trace, cam.head)
-    pooled = trace.pooled[head]
+    if cam.gradient and cam.layer is None:
+        raise ValueError("layer must be named for Grad-CAM, such as the last stage of the network, got None")
     if cam.layer is not None:
         named_layer(core, cam.layer)
+    if cam.gradient:
+        return cam
+    trace = _Trace(core, x[:PROBE])
+    head = _find_head(core, trace, cam.head)
+    pooled = trace.pooled[head]
+    if cam.layer is not None:
         features = _feature_map(trace.maps, cam.layer)
         if features.shape[1] != pooled.shape[1]:
             raise ValueError(
                 f"layer {cam.layer!r} must put out as many channels as head {head!r} takes, got {features.shape[1]} for "
                 f"{pooled.shape[1]}"
             )
-        return FoundLayers(cam.layer, head, _activation(features, pooled) or "none")
-    fitting = {name: _activation(features, pooled) for name, features in trace.maps.items()}
-    names = [name for name, activation in fitting.items() if activation is not None]
-    if names:
-        # The output of the pooling fits as well, with one place; of equal ones the outermost layer comes last.
-        name = max(reversed(names), key=lambda name: trace.maps[name][0, 0].numel())
-        return FoundLayers(name, head, fitting[name] or "none")
-    raise ValueError(
-        f"no feature map was found whose mean over all places goes into head {head!r}: name one with CamLayers(layer=…, head=…), "
-        "or use Grad-CAM at a layer with CamLayers(layer=…, gradient=True)"
-    )
+        return CamLayers(cam.layer, head, _activation(features, pooled) or "none")
+    activations = {name: _activation(features, pooled) for name, features in trace.maps.items()}
+    fitting = {name: activation for name, activation in activations.items() if activation is not None}
+    if not fitting:
+        raise ValueError(
+            f"no feature map was found whose mean over all places goes into head {head!r}: name one with "
+            "CamLayers(layer=…, head=…), or use Grad-CAM at a layer with CamLayers(layer=…, gradient=True)"
+        )
+    # The output of the pooling fits as well, with one place; of equal ones the outermost layer comes last.
+    name = max(reversed(fitting), key=lambda name: trace.maps[name][0, 0].numel())
+    return CamLayers(name, head, fitting[name])
 
 
 class _Trace:
     """Of one pass: the last feature map of every layer, in the order they came, and input and name of all linear layers."""
 
-    def __init__(self, core: nn.Module, x: Tensor, output: Output | None) -> None:
+    def __init__(self, core: nn.Module, x: Tensor) -> None:
         self.maps: dict[str, Tensor] = {}
         self.pooled: dict[str, Tensor] = {}
         names = [name for name, _ in core.named_modules() if name]
         with evaluation_mode(core), torch.no_grad(), _hooked(core, {name: partial(self._note, name) for name in names}):
-            self.logits = logits_of(core(x), output)
+            self.logits = logits_of(core(x))
         if not bool(self.logits.isfinite().all()):
             raise ValueError("the network must give finite logits, got NaN or infinity")
 
@@ -190,7 +171,7 @@ class _Trace:
             self.maps[name] = result.detach()
 
 
-def _found_head(core: nn.Module, trace: _Trace, head: str | None) -> str:
+def _find_head(core: nn.Module, trace: _Trace, head: str | None) -> str:
     wanted = trace.logits.shape[1]
     if head is not None:
         if not isinstance(named_layer(core, head), nn.Linear) or head not in trace.pooled:
@@ -217,18 +198,18 @@ def _activation(features: Tensor, pooled: Tensor) -> str | None:
     return None
 
 
-def _gradient_pass(core: nn.Module, x: Tensor, layer: str, output: Output | None) -> CamPass:
-    kept: dict[str, Tensor] = {}
+def _gradient_pass(core: nn.Module, x: Tensor, layer: str) -> CamPass:
+    outputs: dict[str, Tensor] = {}
 
     def cut(_: nn.Module, __: Any, result: Any) -> Tensor:
         # The graph begins here: nothing before this layer is recorded, and no parameter gets a gradient.
         torch.set_grad_enabled(True)
-        kept[layer] = _feature_map({layer: result}, layer).detach().clone().requires_grad_()
-        return kept[layer].clone()  # what follows may work in place
+        outputs[layer] = _feature_map({layer: result}, layer).detach().clone().requires_grad_()
+        return outputs[layer].clone()  # what follows may work in place
 
     with torch.inference_mode(False), evaluation_mode(core), torch.no_grad(), _hooked(core, {layer: cut}):
-        logits = logits_of(core(x), output)
-    features = _feature_map(kept, layer)
+        logits = logits_of(core(x))
+    features = _feature_map(outputs, layer)
 
     def raw(classes: Tensor) -> Tensor:
         with torch.inference_mode(False), torch.enable_grad():
@@ -239,8 +220,8 @@ def _gradient_pass(core: nn.Module, x: Tensor, layer: str, output: Output | None
     return CamPass(logits.detach(), raw)
 
 
-def _feature_map(kept: dict[str, Tensor], layer: str) -> Tensor:
-    found = kept.get(layer)
+def _feature_map(outputs: dict[str, Tensor], layer: str) -> Tensor:
+    found = outputs.get(layer)
     if found is None:
         raise ValueError(f"layer {layer!r} must run in a forward pass and put out a feature map [B, C, h, w], it did not")
     if not isinstance(found, Tensor) or found.ndim != 4:
@@ -258,8 +239,8 @@ def _checked(classes: Tensor, logits: Tensor) -> Tensor:
     return classes.to(logits.device)
 
 
-def _keep(kept: dict[str, Tensor], name: str, _: nn.Module, __: Any, result: Any) -> None:
-    kept[name] = result
+def _keep(outputs: dict[str, Tensor], name: str, _: nn.Module, __: Any, result: Any) -> None:
+    outputs[name] = result
 
 
 @contextmanager

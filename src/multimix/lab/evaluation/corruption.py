@@ -7,7 +7,7 @@ smaller; for the paper's experiment read ImageNet with ``short_side=256``, the s
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy
@@ -17,20 +17,22 @@ from scipy import ndimage
 from torch import Generator, Tensor, nn
 
 from ...checks import nearest
-from ...logits import Output
 from ...sampling import seeded
-from ..data import Augment, Files, Split
+from ..data import Augment, Files, Images, Resize, Split
 from ..data.augment import resize
 from ..data.reading import picture_size
-from .boxes import Progress, annotated, covered, one_bar, rescaled, with_boxes
+from ..training.loop import as_stored
+from .base import Finding, measure
+from .boxes import annotated, covered, rescaled, with_boxes
 from .error import Proportion, errors
-from .predictions import predictions
+from .predictions import READING, Reading, one_bar, predictions
+from .subject import Subject
 
 NOISE_SIGMA = 0.1  # of pixels in 0 … 1
 SEVERITIES = (1, 2, 3, 4, 5)
 BOX = Image.Resampling.BOX
 # Keys of their own, so that noise is not that of any other draw with the same seed.
-DRAWN, DONORS = 0xC022, 0xD080
+NOISE, DONORS = 0xC022, 0xD080
 
 
 class Common(NamedTuple):
@@ -122,42 +124,60 @@ class Corruptions:
         return math.fsum(found) / len(found)
 
 
+@measure(
+    "corruption",
+    "error with spoilt backgrounds (data with boxes) and under common corruptions, mean over severities",
+    columns=("n", "clean", *BACKGROUND, *COMMON),
+)
+def measure_corruption(
+    subject: Subject,
+    reading: Reading,
+    *,
+    severities: tuple[int, ...] = SEVERITIES,
+    corruptions: tuple[str, ...] = (),
+    seed: int = 0,
+) -> Finding:
+    """The errors of a subject on spoilt images; no ``corruptions`` are all of them."""
+    # Photos as large as they are before their middle is taken: noise on a larger one would be averaged away.
+    sizes = [step.size for step in subject.evaluation.steps if isinstance(step, Resize)]
+    split = as_stored(subject.report, sizes[0] if sizes and isinstance(sizes[0], int) else None)
+    found = corruption_errors(
+        subject.network, split, subject.evaluation, reading, names=corruptions or None, severities=severities, seed=seed
+    )
+    return Finding({"n": found.n, **{name: found.mean(name) for name in dict.fromkeys(row.name for row in found.rows)}}, found)
+
+
 def corruption_errors(
     network: nn.Module,
     split: Split,
     augment: Augment,
+    reading: Reading = READING,
     *,
     names: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES,
     seed: int = 0,
-    batch: int = 200,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
-    progress: Progress = iter,
 ) -> Corruptions:
     """Errors on clean images, then under the corruptions ``names``, by default all: those of the background if there are boxes.
 
     The same seed spoils an image in the same way, whatever the batch, the workers and the network.
     """
-    boxed = isinstance(split, Files) and split.boxes is not None
-    names = ((*BACKGROUND, *COMMON) if boxed else tuple(COMMON)) if names is None else names
-    shown = with_boxes(cast(Files, split)) if any(name in BACKGROUND for name in names) else split
+    has_boxes = isinstance(split, Files) and split.boxes is not None
+    names = ((*BACKGROUND, *COMMON) if has_boxes else tuple(COMMON)) if names is None else names
+    part = with_boxes(cast(Files, split)) if any(name in BACKGROUND for name in names) else split
     wanted = [(name, severity) for name in names for severity in ((None,) if name in BACKGROUND else severities)]
-    spoilt = [(name, severity, corrupted_split(shown, name, severity, seed)) for name, severity in wanted]
+    for name, severity in wanted:
+        check_corruption(part, name, severity)
     rows = []
-    with one_bar(progress, (1 + len(wanted)) * -(-len(shown) // batch)) as ticking:
-        for name, severity, part in (("clean", None, shown), *spoilt):
-            seen = predictions(
-                network, part, augment, batch=batch, workers=workers, device=device, output=output, progress=ticking
-            )
-            found = errors(seen)
+    with one_bar(reading.progress, (1 + len(wanted)) * reading.batches_of(part)) as progress:
+        for name, severity in (("clean", None), *wanted):
+            spoilt = part if name == "clean" else corrupted_split(part, name, severity, seed)
+            found = errors(predictions(network, spoilt, augment, reading._replace(progress=progress)))
             rows.append(CorruptionError(name, severity, found.top1, found.top5))
-    return Corruptions(len(shown), len(split) - len(shown), tuple(rows))
+    return Corruptions(len(part), len(split) - len(part), tuple(rows))
 
 
-def corrupted_split(split: Split, name: str, severity: int | None = None, seed: int = 0) -> Split:
-    """``split`` with every image spoilt as it is read. What is drawn depends on the seed and the place of the image in it."""
+def check_corruption(split: Split, name: str, severity: int | None) -> None:
+    """Raise ValueError unless the samples of ``split`` can be spoilt so."""
     if name in BACKGROUND:
         if severity is not None:
             raise ValueError(f"severity must be None for {name}, got {severity}")
@@ -169,10 +189,19 @@ def corrupted_split(split: Split, name: str, severity: int | None = None, seed: 
         )
     elif severity not in SEVERITIES:
         raise ValueError(f"severity must be one of 1 … 5, got {severity}")
+
+
+def corrupted_split(split: Split, name: str, severity: int | None = None, seed: int = 0) -> Split:
+    """``split`` with every image spoilt, files as they are read. The noise depends on the seed and the row of the image."""
+    check_corruption(split, name, severity)
     if isinstance(split, Files):
         donors = derangement(len(split), seed) if name == "background_replaced" else None
-        return replace(split, reader=_SpoiltReader(split, name, severity, seed, donors))
-    return _SpoiltImages(split, name, cast(int, severity), seed)
+        rows = {path: row for row, path in enumerate(split.paths)}
+        return replace(split, reader=_SpoiltReader(split, name, severity, seed, donors, rows))
+    assert isinstance(split, Images)
+    assert severity is not None
+    spoilt = [corrupted(image, name, severity, _noise(name, severity, seed, row)) for row, image in enumerate(split.pixels)]
+    return replace(split, pixels=torch.stack(spoilt))
 
 
 def corrupted(image: Tensor, name: str, severity: int, generator: Generator) -> Tensor:
@@ -206,69 +235,29 @@ def derangement(count: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _SpoiltReader:
-    """Reads a file of ``split`` and spoils it; knows its row by its path."""
+    """Reads a file of ``split`` and spoils it; finds its row by its path."""
 
     split: Files
     name: str
     severity: int | None
     seed: int
     donors: Tensor | None
-    rows: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", {path: row for row, path in enumerate(self.split.paths)})
+    rows: dict[str, int]
 
     def __call__(self, path: str) -> Tensor:
         row, image = self.rows[path], self.split.reader(path)
-        draws = _draws(self.name, self.severity, self.seed, row)
-        if self.name not in BACKGROUND:
-            return corrupted(image, self.name, cast(int, self.severity), draws)
+        noise = _noise(self.name, self.severity, self.seed, row)
+        if self.severity is not None:
+            return corrupted(image, self.name, self.severity, noise)
         size = (image.shape[1], image.shape[2])
-        boxes = rescaled(annotated(self.split)[row], picture_size(path), size)
+        foreground = covered(rescaled(annotated(self.split)[row], picture_size(path), size), *size)
         if self.donors is None:
-            return with_background_noise(image, covered(boxes, *size), draws)
-        donor = self.split.reader(self.split.paths[int(self.donors[row])])
-        return with_background(image, covered(boxes, *size), donor)
+            return with_background_noise(image, foreground, noise)
+        return with_background(image, foreground, self.split.reader(self.split.paths[int(self.donors[row])]))
 
 
-@dataclass(frozen=True, eq=False)
-class _SpoiltImages:
-    """Samples in memory, spoilt when they are asked for."""
-
-    split: Split
-    name: str
-    severity: int
-    seed: int
-
-    @property
-    def labels(self) -> Tensor:
-        return self.split.labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.split.classes
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        return self.split.skipped
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    def batch(self, index: Tensor) -> tuple[Tensor | list[Tensor], Tensor]:
-        pixels, labels = self.split.batch(index)
-        rows = [
-            corrupted(image, self.name, self.severity, _draws(self.name, self.severity, self.seed, row))
-            for row, image in zip(index.tolist(), pixels, strict=True)
-        ]
-        return torch.stack(rows) if isinstance(pixels, Tensor) else rows, labels
-
-    def subset(self, per_class: int, seed: int) -> Split:
-        return replace(self, split=self.split.subset(per_class, seed))
-
-
-def _draws(name: str, severity: int | None, seed: int, row: int) -> Generator:
-    return seeded(DRAWN, (*BACKGROUND, *COMMON).index(name), severity or 0, seed, row)
+def _noise(name: str, severity: int | None, seed: int, row: int) -> Generator:
+    return seeded(NOISE, (*BACKGROUND, *COMMON).index(name), severity or 0, seed, row)
 
 
 def _unit(image: Tensor) -> Tensor:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .predictions import Predictions
+from ..training.evaluate import true_class_rank
+from .base import Finding, measure
+from .predictions import Predictions, Reading
+from .subject import Subject
 
 Z = 1.959963984540054  # 97.5 % of the normal distribution lie below it
 
@@ -49,7 +52,8 @@ class Confusion:
 class Errors:
     """Errors on all samples, class by class, and every confusion of two classes, the most frequent first.
 
-    ``top5`` counts the samples whose true class is not among the first five; None with five classes or fewer.
+    ``top5`` counts the samples whose true class is not among the first five; None with five classes or fewer. ``classes`` are
+    their names, if they are known.
     """
 
     n: int
@@ -57,20 +61,21 @@ class Errors:
     top5: Proportion | None
     per_class: tuple[ClassError, ...]
     confusions: tuple[Confusion, ...]
+    classes: tuple[str, ...] = ()
 
     def matrix(self) -> Tensor:
         """int64 ``[C, C]``: how many samples of the class of the row were taken for the class of the column."""
-        found = torch.diag(torch.tensor([entry.n - entry.wrong for entry in self.per_class]))
+        counts = torch.diag(torch.tensor([entry.n - entry.wrong for entry in self.per_class]))
         for entry in self.confusions:
-            found[entry.true, entry.predicted] = entry.count
-        return found
+            counts[entry.true, entry.predicted] = entry.count
+        return counts
 
     def summary(self) -> dict[str, float | int | None]:
         """One number by name, without classes: errors in per cent with their intervals."""
         numbers: dict[str, float | int | None] = {"n": self.n}
         for name, rate in (("error", self.top1), ("error_top5", self.top5)):
-            shown = (None, None, None) if rate is None else (rate.percent, rate.low, rate.high)
-            numbers |= zip((name, f"{name}_low", f"{name}_high"), shown, strict=True)
+            values = (None, None, None) if rate is None else (rate.percent, rate.low, rate.high)
+            numbers |= zip((name, f"{name}_low", f"{name}_high"), values, strict=True)
         numbers["classes"] = sum(entry.n > 0 for entry in self.per_class)
         known_errors = [entry.error for entry in self.per_class if entry.error is not None]
         # Every class counts the same, however many samples it has.
@@ -79,22 +84,30 @@ class Errors:
         return numbers
 
 
-def errors(predictions: Predictions) -> Errors:
-    """All of it. Of classes with the same logit the first counts as the more likely."""
-    logits, labels = predictions.logits, predictions.labels
-    classes = logits.shape[1]
-    own = logits.gather(1, labels[:, None])
-    first = torch.arange(classes, device=logits.device) < labels[:, None]
-    # 0 for the most likely class; topk would do with equal logits as it likes.
-    rank = ((logits > own) | ((logits == own) & first)).sum(dim=1)
-    counts = torch.bincount(labels, minlength=classes).tolist()
-    wrong = torch.bincount(labels[rank > 0], minlength=classes).tolist()
+@measure(
+    "error",
+    "top-1 and top-5 error with Wilson's 95 % interval, class by class, confusions",
+    columns=("n", "error", "error_low", "error_high", "error_top5", "worst_class_error"),
+)
+def measure_error(subject: Subject, reading: Reading) -> Finding:
+    """The errors of a subject."""
+    found = errors(subject.predictions(reading), subject.report.classes)
+    return Finding(found.summary(), found)
+
+
+def errors(predictions: Predictions, classes: tuple[str, ...] = ()) -> Errors:
+    """All errors. Of classes with the same logit the first counts as the more likely."""
+    labels, count = predictions.labels, predictions.logits.shape[1]
+    rank = true_class_rank(predictions.logits, labels)
+    counts = torch.bincount(labels, minlength=count).tolist()
+    wrong = torch.bincount(labels[rank > 0], minlength=count).tolist()
     return Errors(
         n=len(predictions),
         top1=proportion(int((rank > 0).sum()), len(predictions)),
-        top5=proportion(int((rank > 4).sum()), len(predictions)) if classes > 5 else None,
+        top5=proportion(int((rank > 4).sum()), len(predictions)) if count > 5 else None,
         per_class=tuple(ClassError(n, w, 100 * w / n if n else None) for n, w in zip(counts, wrong, strict=True)),
         confusions=_confusions(predictions, counts),
+        classes=classes,
     )
 
 
@@ -117,5 +130,5 @@ def proportion(count: int, n: int) -> Proportion:
 def _confusions(predictions: Predictions, counts: list[int]) -> tuple[Confusion, ...]:
     """The pairs that occur, by descending count, then by class: at most as many as there are errors, whatever C."""
     pairs = Counter(zip(predictions.labels.tolist(), predictions.predicted.tolist(), strict=True))
-    found = [Confusion(true, taken, count, 100 * count / counts[true]) for (true, taken), count in pairs.items() if true != taken]
-    return tuple(sorted(found, key=lambda entry: (-entry.count, entry.true, entry.predicted)))
+    wrong = [Confusion(true, taken, count, 100 * count / counts[true]) for (true, taken), count in pairs.items() if true != taken]
+    return tuple(sorted(wrong, key=lambda entry: (-entry.count, entry.true, entry.predicted)))

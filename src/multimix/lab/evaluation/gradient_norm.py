@@ -6,10 +6,10 @@ they are the same, and so are samples, augmentation and pairs.
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from itertools import count, islice
-from typing import Any
 
 import numpy
 import torch
@@ -17,17 +17,19 @@ from torch import Tensor, nn
 
 from ...forward import mixed_terms
 from ...hooks import unwrapped
-from ...logits import Output
 from ...methods import Method, NoMix, OneOf
 from ...sampling import seeded
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LOSSES, LossName
 from ..statistics import half_width, summary
+from ..training.loop import as_stored
 from ..training.step import MIXING, Carried, preserve_random_state, seed_everything, squared_grad_norm
+from .base import Finding, measure
+from .predictions import Progress, Reading
+from .subject import Subject
 
 KS = (1, 3, 5, 7, 9)
 Key = tuple[int, int, int]  # seed, epoch, step: as in training, it decides everything that is drawn
-Progress = Callable[[Sequence[int]], Iterable[int]]
 
 
 @dataclass(frozen=True)
@@ -60,149 +62,158 @@ class GradientNorms:
         return {f"k{row.k}": row.mean for row in self.rows}
 
 
-def gradient_norms(
-    network: nn.Module,
-    method: Method,
-    split: Split,
-    augment: Augment,
-    *,
-    ks: Sequence[int] = KS,
-    batches: int = 20,
-    batch: int = 100,
-    loss: LossName = "cross_entropy",
-    smoothing: float = 0.0,
-    seed: int = 0,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
-    progress: Progress = iter,
-) -> GradientNorms:
-    """The mean over batches of ‖g‖², g the gradient of the mixed loss by all parameters that ask for one, without weight decay.
-
-    Every batch is what an update of a training with this seed would see, from its first epoch on, in training mode; K changes
-    nothing but the number of interpolations (and what a method draws after the path, such as the layer of manifold mixup). A
-    method without mixing has K = 1 only. One that remembers batches sees one more, the first, which is not measured: it has
-    nothing to be mixed with. Each K has its own history, and epochs do not end it. ``network`` is copied and stays as it is, and
-    so do global random streams. ``progress`` wraps the numbers of all gradients, the unmeasured ones included.
-    """
-    ks = checked_ks(method, ks)
-    if batches < 1:
-        raise ValueError(f"batches must be at least 1, got {batches}")
-    check_loss(loss)
-    values: dict[int, list[float]] = {k: [] for k in ks}
-    unmeasured = 1 if method.history else 0
-    seen = unmeasured + batches
-    with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
-        own = own_copy(network, method, device)
-        loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
-        work = ((k, *given) for given in first_batches(loader, seen, own) for k in ks)
-        for _, (k, key, x, y) in zip(progress(range(seen * len(ks))), work, strict=True):
-            backward(own, k, x, y, key, loss=loss, smoothing=smoothing, output=output)
-            norm = float(squared_grad_norm(own.network))
-            if not math.isfinite(norm):
-                raise ValueError(f"the gradient must be finite, its squared norm at K = {k} in batch {len(values[k])} is {norm}")
-            values[k].append(norm)
-            own.restore()
-    measured = {k: values[k][unmeasured:] for k in ks}
-    return GradientNorms(batches, batch, loss, tuple(_row(k, measured[k], measured[1]) for k in ks))
-
-
 @dataclass(frozen=True, eq=False)
-class OwnCopy:
-    """Copies of a network in training mode and of a method with its own networks; what samples must be like.
+class Updates:
+    """The first updates of a training with this ``seed``, each at the weights of ``network`` and with every K of ``ks``.
 
-    ``buffers`` are those that all networks came with. ``carried`` has what the method remembers of the batch before, for every
-    K, if it remembers any.
+    A method without mixing has K = 1 only.
     """
 
     network: nn.Module
     method: Method
-    place: torch.device
-    dtype: torch.dtype
-    order: torch.memory_format
-    buffers: dict[str, Tensor]
-    carried: dict[int, Carried] = field(default_factory=dict)
+    split: Split
+    augment: Augment
+    ks: Sequence[int] = KS
+    batch: int = 100
+    loss: LossName = "cross_entropy"
+    smoothing: float = 0.0
+    seed: int = 0
+    workers: int = 0
 
-    def put(self, x: Tensor) -> Tensor:
-        """The samples where the network is, in its precision and memory order."""
-        return x.to(self.place, self.dtype, memory_format=self.order if x.ndim == 4 else torch.preserve_format)
+    def __post_init__(self) -> None:
+        ks = tuple(self.ks)
+        whole = all(isinstance(k, int) and not isinstance(k, bool) for k in ks)
+        if not whole or ks[:1] != (1,) or list(ks) != sorted(set(ks)):
+            raise ValueError(f"ks must be ascending whole numbers from 1 on, with which all are compared, got {ks}")
+        if self.loss not in LOSSES:
+            raise ValueError(f"no loss {self.loss!r}; there are {', '.join(LOSSES)}")
+        object.__setattr__(self, "ks", (1,) if isinstance(self.method, NoMix) else ks)
+
+    @property
+    def loader(self) -> Loader:
+        """The batches of the training."""
+        return Loader(self.split, self.augment, batch=self.batch, seed=self.seed, workers=self.workers)
+
+
+@measure(
+    "gradient_norm",
+    "‖g‖² of a batch at these weights, for every K",
+    labels=lambda subject, options: subject.labels("train"),
+)
+def measure_gradient_norm(
+    subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, batches: int = 20, seed: int = 0
+) -> Finding:
+    """‖g‖² of updates of a run's last epoch."""
+    found = gradient_norms(updates_of(subject, "gradient_norm", ks, seed, reading.workers), batches, reading.progress)
+    return Finding(found.numbers(), found)
+
+
+def gradient_norms(updates: Updates, batches: int = 20, progress: Progress = iter) -> GradientNorms:
+    """The mean over batches of ‖g‖², g the gradient of the mixed loss by all trainable parameters, without weight decay.
+
+    Every batch is what an update of the training would see, from its first epoch on, in training mode; K changes nothing but the
+    number of interpolations (and what a method draws after the path, such as the layer of manifold mixup). A method that
+    remembers batches sees one more, the first, which is not measured: it has nothing to be mixed with. Each K has its own
+    history, and epochs do not end it. ``progress`` wraps the numbers of all gradients, the unmeasured ones included.
+    """
+    if batches < 1:
+        raise ValueError(f"batches must be at least 1, got {batches}")
+    ks = updates.ks
+    values: dict[int, list[float]] = {k: [] for k in ks}
+    unmeasured = 1 if updates.method.history else 0
+    with replica_of(updates) as replica:
+        work = ((k, *given) for given in replica.batches(unmeasured + batches) for k in ks)
+        for _, (k, key, x, y) in zip(progress(range((unmeasured + batches) * len(ks))), work, strict=True):
+            replica.backward(k, key, x, y)
+            norm = float(squared_grad_norm(replica.network))
+            if not math.isfinite(norm):
+                raise ValueError(f"the gradient must be finite, its squared norm at K = {k} in batch {len(values[k])} is {norm}")
+            values[k].append(norm)
+            replica.restore()
+    measured = {k: values[k][unmeasured:] for k in ks}
+    return GradientNorms(batches, updates.batch, updates.loss, tuple(_row(k, measured[k], measured[1]) for k in ks))
+
+
+def updates_of(subject: Subject, name: str, ks: tuple[int, ...], seed: int, workers: int) -> Updates:
+    """Updates as in the last epoch of the run, for the measure ``name``."""
+    train = subject.parts().train
+    if subject.settings is None or train is None:
+        raise ValueError(f"{name} needs a run with the data it was trained on, {subject.title} has none here")
+    # With the networks that the method had learnt beside, if it has any.
+    settings = replace(subject.settings, method=subject.method or subject.settings.method)
+    settings = settings.in_epoch(settings.epochs - 1)
+    for field, plain in {"repeats": 1, "accumulate": 1, "k_chunk": None, "mixed_precision": "no"}.items():
+        if getattr(settings, field) != plain:
+            raise ValueError(
+                f"{name} measures whole updates in full precision; {subject.title} has {field} = {getattr(settings, field)}"
+            )
+    split, augment = as_stored(train, settings.augment.short_side), settings.augment.training(subject.entry)
+    same = settings.batch, settings.loss, settings.smoothing
+    return Updates(subject.network, settings.method, split, augment, ks, *same, seed, workers)
+
+
+class Replica:
+    """Copies of the network in training mode and of the method with its own networks, for updates that all start alike.
+
+    ``carried`` has what the method remembers of the batch before, for every K, if it remembers any.
+    """
+
+    def __init__(self, updates: Updates) -> None:
+        core, _ = unwrapped(updates.network)
+        if not any(weight.requires_grad for weight in core.parameters()):
+            raise ValueError("network must have parameters that ask for a gradient, it has none")
+        try:
+            self.network = copy.deepcopy(core).train()
+        except (TypeError, RuntimeError) as error:
+            raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
+        self.updates = updates
+        self.method = copy.deepcopy(updates.method) if len(updates.method.modules) > 0 else updates.method
+        self.weight = next(value for value in self.network.parameters() if value.is_floating_point())
+        self.together = nn.ModuleList([self.network, self.method.modules]).to(self.weight.device)
+        self.together.zero_grad(set_to_none=True)
+        self.buffers = {name: value.detach().clone() for name, value in self.together.named_buffers()}
+        self.carried: dict[int, Carried] = {}
+
+    def batches(self, number: int) -> Iterator[tuple[Key, Tensor, Tensor]]:
+        """The first batches of the training with their keys, from as many epochs as that takes, where the network is."""
+        stacks = [value for value in self.network.parameters() if value.ndim == 4 and not value.is_contiguous()]
+        last = any(value.is_contiguous(memory_format=torch.channels_last) for value in stacks)
+        loader, to = self.updates.loader, (self.weight.device, self.weight.dtype)
+        steps = ((epoch, step, batch) for epoch in count() for step, batch in enumerate(loader.epoch(epoch)))
+        for epoch, step, (x, y) in islice(steps, number):
+            order = torch.channels_last if last and x.ndim == 4 else torch.preserve_format
+            yield (loader.seed, epoch, step), x.to(*to, memory_format=order), y.to(self.weight.device)
+
+    def backward(self, k: int, key: Key, x: Tensor, y: Tensor) -> None:
+        """Gradients of the mixed loss with ``k`` interpolations, with the draws of a training in one process for this key."""
+        seed_everything(*key, 0)
+        (term,) = mixed_terms(
+            self.network,
+            with_k(self.method, k),
+            x,
+            y,
+            generator=seeded(MIXING, *key, 0),
+            loss=LOSSES[self.updates.loss],
+            smoothing=self.updates.smoothing,
+            **self.carried.get(k, {}),
+        )
+        part = term()
+        part.loss.backward()  # type: ignore[no-untyped-call]
+        self.carried[k] = part.carried
 
     def restore(self) -> None:
         """No gradients, and buffers as they were: saliency is taken in evaluation mode and depends on running statistics."""
-        together = _together(self.network, self.method)
-        together.zero_grad(set_to_none=True)
+        self.together.zero_grad(set_to_none=True)
         with torch.no_grad():
-            for name, value in together.named_buffers():
+            for name, value in self.together.named_buffers():
                 value.copy_(self.buffers[name])
 
 
-def own_copy(network: nn.Module, method: Method, device: torch.device | str | None = None) -> OwnCopy:
-    """Copies on ``device``, by default where ``network`` is, which stays as it is, as does ``method``."""
-    core, _ = unwrapped(network)
-    if not any(weight.requires_grad for weight in core.parameters()):
-        raise ValueError("network must have parameters that ask for a gradient, it has none")
-    try:
-        copied = copy.deepcopy(core)
-    except (TypeError, RuntimeError) as error:
-        raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
-    copied = copied.to(device) if device is not None else copied
-    copied.train()
-    weight = next(value for value in copied.parameters() if value.is_floating_point())
-    method = copy.deepcopy(method) if len(method.modules) > 0 else method
-    together = _together(copied, method).to(weight.device)
-    together.zero_grad(set_to_none=True)
-    stacks = [value for value in copied.parameters() if value.ndim == 4 and not value.is_contiguous()]
-    last = any(value.is_contiguous(memory_format=torch.channels_last) for value in stacks)
-    buffers = {name: value.detach().clone() for name, value in together.named_buffers()}
-    order = torch.channels_last if last else torch.preserve_format
-    return OwnCopy(copied, method, weight.device, weight.dtype, order, buffers)
-
-
-def _together(network: nn.Module, method: Method) -> nn.ModuleList:
-    """The network with those that the method works with."""
-    return nn.ModuleList([network, method.modules])
-
-
-def first_batches(loader: Loader, number: int, own: OwnCopy) -> Iterator[tuple[Key, Tensor, Tensor]]:
-    """The first batches of a training with their keys, from as many epochs as that takes, where the network is."""
-    steps = ((epoch, step, batch) for epoch in count() for step, batch in enumerate(loader.epoch(epoch)))
-    for epoch, step, (x, y) in islice(steps, number):
-        yield (loader.seed, epoch, step), own.put(x), y.to(own.place)
-
-
-def backward(
-    own: OwnCopy,
-    k: int,
-    x: Tensor,
-    y: Tensor,
-    key: Key,
-    *,
-    loss: LossName,
-    smoothing: float,
-    output: Output | None,
-) -> None:
-    """Gradients of the mixed loss with ``k`` interpolations, with the draws that a training in one process makes for this key."""
-    seed_everything(*key, 0)
-    given: dict[str, Any] = {"loss": LOSSES[loss], "smoothing": smoothing, "output": output, **own.carried.get(k, {})}
-    (term,) = mixed_terms(own.network, with_k(own.method, k), x, y, generator=seeded(MIXING, *key, 0), **given)
-    part = term()
-    part.loss.backward()  # type: ignore[no-untyped-call]
-    own.carried[k] = part.carried
-
-
-def checked_ks(method: Method, ks: Sequence[int]) -> tuple[int, ...]:
-    """The K to measure: 1 alone for a method without mixing."""
-    found = tuple(ks)
-    whole = all(isinstance(k, int) and not isinstance(k, bool) for k in found)
-    if not whole or found[:1] != (1,) or list(found) != sorted(set(found)):
-        raise ValueError(f"ks must be ascending whole numbers from 1 on, with which all are compared, got {found}")
-    return (1,) if isinstance(method, NoMix) else found
-
-
-def check_loss(loss: str) -> None:
-    """Raise one sentence unless there is such a loss."""
-    if loss not in LOSSES:
-        raise ValueError(f"no loss {loss!r}; there are {', '.join(LOSSES)}")
+@contextmanager
+def replica_of(updates: Updates) -> Iterator[Replica]:
+    """A replica to take gradients with; the network, the method and all random streams stay as they are."""
+    with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
+        yield Replica(updates)
 
 
 def with_k(method: Method, k: int) -> Method:

@@ -13,12 +13,15 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from ...logits import Output
 from ..data import Augment, Files
-from .boxes import Boxed, BoxedBatches, Progress, iou, largest_box, with_boxes
-from .cam import CamLayers, CamPass, Upsampling, cam_pass, found_layers, heat_maps
+from .base import Finding, measure
+from .boxes import Boxed, BoxedBatches, iou, largest_box, with_boxes
+from .cam import CamLayers, CamPass, Upsampling, cam_pass, find_layers, heat_maps
 from .error import Proportion, proportion
+from .predictions import READING, Reading
+from .subject import Subject
 
+MOST = 50  # images at a time, since their maps are many
 SWEPT_IOU = (0.3, 0.5, 0.7)
 
 
@@ -103,20 +106,34 @@ class Localization:
         raise ValueError(f"no accuracy {name!r}; there are {', '.join(one.name for one in self.accuracies)}")
 
 
+@measure(
+    "localization",
+    "boxes from class activation maps, per cent found (data with boxes)",
+    columns=("n", "error", "paper_text", "reference", "max_box_gt_known_0.5", "max_box_top1_0.5", "max_box_predicted_0.5"),
+)
+def measure_localization(subject: Subject, reading: Reading) -> Finding:
+    """The boxes of a subject's class activation maps."""
+    split = subject.report
+    if not isinstance(split, Files) or split.boxes is None:
+        raise ValueError(
+            f"{subject.samples.get('data', 'the data set')} has no boxes, which localization needs; "
+            "imagenet, tiny_imagenet and cub200 have (--data-set NAME)"
+        )
+    found = localization(subject.network, split, subject.evaluation, reading, foreign=subject.foreign)
+    numbers: dict[str, float | None] = {"n": found.n, "error": None if found.error is None else found.error.percent}
+    return Finding(numbers | {one.name: one.accuracy.percent for one in found.accuracies}, found)
+
+
 def localization(
     network: nn.Module,
     split: Files,
     augment: Augment,
+    reading: Reading = READING,
     *,
     rules: Sequence[Rule] = RULES,
     thresholds: int = 100,
     foreign: bool = False,
     cam: CamLayers | None = None,
-    batch: int = 50,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
-    progress: Progress = iter,
 ) -> Localization:
     """Every rule's accuracy, and MaxBoxAcc: the best over ``thresholds`` values of cam_threshold in [0, 1) (0: leave it out).
 
@@ -128,25 +145,42 @@ def localization(
     left out, and ``max_box_predicted`` cuts the map of the predicted class.
     """
     rules = [rule for rule in rules if not (foreign and rule.top1)]
-    _check(rules, thresholds)
-    shown = with_boxes(split)
-    batches = BoxedBatches(shown, augment, batch, workers)
+    if thresholds < 0:
+        raise ValueError(f"thresholds must be at least 0, got {thresholds}")
+    if not rules and not thresholds:
+        raise ValueError("there must be a rule, or thresholds to try, got neither")
+    boxed, reading = with_boxes(split), reading._replace(batch=min(MOST, reading.batch))
     cuts = numpy.arange(thresholds) / max(1, thresholds)
     classes = None if foreign else len(split.classes)
-    passes = _passes(network, batches, cam, device, output, progress)
-    seen = [_overlaps(boxed, one, rules, cuts, classes) for boxed, one in passes]
+    seen = [_overlaps(batch, one, rules, cuts, classes) for batch, one in cam_passes(network, boxed, augment, reading, cam)]
     correct = torch.cat([part.correct for part in seen])
-    found = [_counted(rule, torch.cat([part.by_rule[i] for part in seen]), correct) for i, rule in enumerate(rules)]
+    accuracies = []
+    for i, rule in enumerate(rules):
+        met = rule.met(torch.cat([part.by_rule[i] for part in seen]), correct)
+        accuracies.append(_accuracy(rule.name, rule.cam_threshold, rule.iou_threshold, met))
     if thresholds:
-        found += _swept(torch.cat([part.by_cut for part in seen]), correct, cuts, foreign)
+        accuracies += _max_box_accuracies(torch.cat([part.by_cut for part in seen]), correct, cuts, foreign)
     return Localization(
-        n=len(shown),
-        without_box=len(split) - len(shown),
+        n=len(boxed),
+        without_box=len(split) - len(boxed),
         vanished_boxes=sum(part.vanished_boxes for part in seen),
         vanished_images=sum(part.vanished_images for part in seen),
-        error=None if foreign else proportion(int((~correct).sum()), len(shown)),
-        accuracies=tuple(found),
+        error=None if foreign else proportion(int((~correct).sum()), len(boxed)),
+        accuracies=tuple(accuracies),
     )
+
+
+def cam_passes(
+    network: nn.Module, split: Files, augment: Augment, reading: Reading, cam: CamLayers | None = None
+) -> Iterator[tuple[Boxed, CamPass]]:
+    """Every batch of ``split`` with its boxes, and what the network says about it."""
+    batches = BoxedBatches(split, augment, reading.batch, reading.workers)
+    weight = next(network.parameters(), torch.zeros(0))
+    layers = None
+    for _, boxed in zip(reading.progress(range(len(batches))), batches, strict=True):
+        x = boxed.x.to(weight.device, weight.dtype)
+        layers = layers or find_layers(network, x, cam)
+        yield boxed, cam_pass(network, x, layers)
 
 
 def box_of_map(heat: Tensor, cam_threshold: float, *, in_bytes: bool = False) -> Tensor:
@@ -161,13 +195,6 @@ def box_of_map(heat: Tensor, cam_threshold: float, *, in_bytes: bool = False) ->
     if not (values.min() >= 0 and values.max() <= 1):  # NaN is neither
         raise ValueError(f"heat must lie in 0 … 1, got values from {values.min():g} to {values.max():g}")
     return torch.tensor(_box(values, cam_threshold, in_bytes), dtype=torch.float64)
-
-
-def _check(rules: Sequence[Rule], thresholds: int) -> None:
-    if thresholds < 0:
-        raise ValueError(f"thresholds must be at least 0, got {thresholds}")
-    if not rules and not thresholds:
-        raise ValueError("there must be a rule, or thresholds to try, got neither")
 
 
 class _Overlaps(NamedTuple):
@@ -198,16 +225,11 @@ def _overlaps(boxed: Boxed, one: CamPass, rules: Sequence[Rule], cuts: numpy.nda
     by_cut = torch.zeros(len(boxed.x), 0, dtype=torch.float64)
     if len(cuts):
         plain = heat_maps(raw if classes is None else one.raw(boxed.labels), size)
-        rows = [_cut_overlaps(heat.numpy(), some, cuts) for heat, some in zip(plain, boxed.boxes, strict=True)]
+        boxes_by_cut = [torch.tensor([_box(heat.numpy(), float(cut), False) for cut in cuts]) for heat in plain]
+        rows = [_best(boxes, true) for boxes, true in zip(boxes_by_cut, boxed.boxes, strict=True)]
         by_cut = torch.tensor(rows, dtype=torch.float64)
     gone = sum(len(some) == 0 for some in boxed.boxes)
     return _Overlaps(predicted.cpu() == boxed.labels, by_rule, by_cut, sum(boxed.vanished), gone)
-
-
-def _cut_overlaps(heat: numpy.ndarray, true: Tensor, cuts: numpy.ndarray) -> list[float]:
-    """The best overlap with a true box at each of the thresholds."""
-    boxes = torch.tensor([_box(heat, float(cut), False) for cut in cuts], dtype=torch.float64)
-    return _best(boxes, true)
 
 
 def _best(boxes: Tensor, true: Tensor) -> list[float]:
@@ -228,12 +250,8 @@ def _box(values: numpy.ndarray, cam_threshold: float, in_bytes: bool) -> tuple[i
     return largest_box(values > cam_threshold * values.max())
 
 
-def _counted(rule: Rule, overlap: Tensor, correct: Tensor) -> BoxAccuracy:
-    return _accuracy(rule.name, rule.cam_threshold, rule.iou_threshold, rule.met(overlap, correct))
-
-
-def _swept(by_cut: Tensor, correct: Tensor, cuts: numpy.ndarray, foreign: bool) -> Iterator[BoxAccuracy]:
-    """MaxBoxAcc of every overlap asked for; of equally good thresholds it is the lowest."""
+def _max_box_accuracies(by_cut: Tensor, correct: Tensor, cuts: numpy.ndarray, foreign: bool) -> Iterator[BoxAccuracy]:
+    """MaxBoxAcc at every overlap of SWEPT_IOU; of equally good thresholds it is the lowest."""
     everything = torch.ones_like(correct)
     wanted = {"predicted": everything} if foreign else {"gt_known": everything, "top1": correct}
     for name, allowed in wanted.items():
@@ -245,20 +263,3 @@ def _swept(by_cut: Tensor, correct: Tensor, cuts: numpy.ndarray, foreign: bool) 
 
 def _accuracy(name: str, cam_threshold: float, iou_threshold: float, met: Tensor) -> BoxAccuracy:
     return BoxAccuracy(name, cam_threshold, iou_threshold, proportion(int(met.sum()), len(met)))
-
-
-def _passes(
-    network: nn.Module,
-    batches: BoxedBatches,
-    cam: CamLayers | None,
-    device: torch.device | str | None,
-    output: Output | None,
-    progress: Progress,
-) -> Iterator[tuple[Boxed, CamPass]]:
-    """Every batch with what the network says about it."""
-    weight = next(network.parameters(), torch.zeros(0))
-    found = None
-    for _, boxed in zip(progress(range(len(batches))), batches, strict=True):
-        x = boxed.x.to(weight.device if device is None else device, weight.dtype)
-        found = found or found_layers(network, x, cam, output=output)
-        yield boxed, cam_pass(network, x, found, output=output)

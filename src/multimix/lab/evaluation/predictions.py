@@ -1,15 +1,37 @@
 """What a network says about every sample of a split: its logits, beside the true classes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ...logits import Output, logits_of
-from ...saliency import evaluation_mode
+from ...logits import Output
 from ..data import Augment, Loader, Split
+from ..training.evaluate import logits_of_batches
+
+Progress = Callable[[Sequence[int]], Iterable[int]]
+
+
+class Reading(NamedTuple):
+    """How samples are read, which changes no number: ``batch`` at a time, by ``workers`` other processes (0: by this one).
+
+    ``progress`` wraps the numbers of the batches.
+    """
+
+    batch: int = 200
+    workers: int = 0
+    progress: Progress = iter
+
+    def batches_of(self, split: Split) -> int:
+        """How many batches there are of ``split``."""
+        return -(-len(split) // max(1, self.batch))
+
+
+READING = Reading()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,39 +81,32 @@ class Predictions:
 
 
 def predictions(
-    network: nn.Module,
-    split: Split,
-    augment: Augment,
-    *,
-    batch: int = 200,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
-    progress: Callable[[Sequence[int]], Iterable[int]] = iter,
+    network: nn.Module, split: Split, augment: Augment, reading: Reading = READING, *, output: Output | None = None
 ) -> Predictions:
     """Logits, float32 on the CPU, of every sample in the order of ``split``, in evaluation mode and without gradients.
 
-    Every module of ``network`` gets its own mode back. Samples go to ``device``, by default to that of the network, in the
-    network's precision. ``output`` says which part of what the network returns holds the logits. ``progress`` wraps the numbers
-    of the batches.
+    Every module of ``network`` gets its own mode back. Samples go where the network is, in its precision. ``output`` says which
+    part of what the network returns holds the logits.
     """
     if len(split) == 0:
         raise ValueError("split must hold at least 1 sample, it has none")
-    loader = Loader(split, augment, batch=batch, shuffle=False, drop_last=False, workers=workers)
-    place, dtype = _place(network)
-    place = place if device is None else torch.device(device)
-    logits, labels = [], []
-    with evaluation_mode(network), torch.no_grad():
-        for _, (x, y) in zip(progress(range(len(loader))), loader, strict=True):
-            rows = logits_of(network(x.to(place, dtype)), output)
-            logits.append(rows.float().cpu())
-            labels.append(y)
-    return Predictions(torch.cat(logits), torch.cat(labels))
+    loader = Loader(split, augment, batch=reading.batch, shuffle=False, drop_last=False, workers=reading.workers)
+    weights = (value for value in chain(network.parameters(), network.buffers()) if value.is_floating_point())
+    weight = next(weights, torch.zeros(0))
+    batches = (pair for _, pair in zip(reading.progress(range(len(loader))), loader, strict=True))
+    rows = list(logits_of_batches(network, batches, lambda x: x.to(weight.device, weight.dtype), output))
+    return Predictions(torch.cat([logits for logits, _ in rows]), torch.cat([labels for _, labels in rows]))
 
 
-def _place(network: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Where the network's first floating-point weight is, and its precision."""
-    for weight in chain(network.parameters(), network.buffers()):
-        if weight.is_floating_point():
-            return weight.device, weight.dtype
-    return torch.device("cpu"), torch.float32
+@contextmanager
+def one_bar(progress: Progress, total: int) -> Iterator[Progress]:
+    """A progress for several loops that moves one bar of ``total`` ticks."""
+    ticks = iter(progress(range(total)))
+
+    def ticking(numbers: Sequence[int]) -> Iterator[int]:
+        for number in numbers:
+            next(ticks, None)
+            yield number
+
+    yield ticking
+    next(ticks, None)  # a bar is done when it is asked for more

@@ -1,6 +1,5 @@
-"""What is evaluated: a network with the samples it is asked about, from the folder of a run or from any code that makes one."""
+"""What is measured: a network and the samples it is measured on, from the folder of a run or from any code that makes one."""
 
-import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...methods import Method
 from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, dataset, read
@@ -17,19 +16,20 @@ from ..data.augment import Step
 from ..data.imagenet import has_boxes
 from ..data.reading import without_bad
 from ..data.tiny_imagenet import tiny_imagenet_files
+from ..nets import network_from_path
 from ..recipes.arms import counts_k
 from ..recipes.settings import Data, Settings
 from ..training.checkpoint import Which, load_run, weights_digest
 from ..training.log import Epoch, read_epochs
 from ..training.run import splits_of
-from .predictions import Predictions
+from .predictions import Predictions, Reading, predictions
 
 RESIZED = 256 / 224  # of what is cut out, as usual on ImageNet
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Which samples to ask about: None is what the run itself was measured on; ``whole`` is all of the part."""
+    """Which samples to measure on: None is what the run itself was measured on; ``whole`` is all of the part."""
 
     data_set: str | None = None
     part: str | None = None
@@ -43,8 +43,20 @@ class Samples:
             raise ValueError(f"per_class must be at least 1, got {self.per_class}")
 
 
+class View(NamedTuple):
+    """How pictures are prepared for a network that is no run; None: the data set's mean and deviation, its usual size.
+
+    ``foreign``: the network's classes are not those of the data set.
+    """
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    crop: int | None = None
+    foreign: bool = False
+
+
 class Parts(NamedTuple):
-    """The samples to ask about; those to fit a temperature on, and those the network was trained on, where they are known."""
+    """The samples to measure on; those to fit a temperature on, and those the network was trained on, where they are known."""
 
     report: Split
     select: Split | None = None
@@ -53,12 +65,12 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """``network`` and the ``parts`` it is asked about, seen as ``evaluation`` prepares them; all else is there if a run tells it.
+    """``network`` and the ``parts`` it is measured on, seen as ``evaluation`` prepares them; the rest is known of runs only.
 
-    ``parts`` are read when they are first asked for. ``foreign``: the network's classes are not those of the samples.
-    ``samples`` says in words which they are, ``usual`` which they are if nothing else is asked for. ``settings`` and ``history``
-    say how the network was trained, ``method`` with which networks of the method's own; ``file`` is the checksum of its
-    checkpoint. ``folder`` is where data sets lie.
+    ``parts`` are read when they are first needed. ``foreign``: the network's classes are not those of the samples.
+    ``samples`` describes which they are, ``usual`` which they are by default. ``settings`` and ``history`` say how the network
+    was trained, ``method`` with which networks of the method's own; ``file`` is the checksum of its checkpoint. ``folder`` is
+    where data sets lie.
     """
 
     network: nn.Module
@@ -73,12 +85,11 @@ class Subject:
     method: Method | None = None
     history: tuple[Epoch, ...] = ()
     folder: Path | None = None
-    seen: dict[str, Predictions] = field(default_factory=dict)
-    """Predictions that were made already, for the evaluators to share."""
+    _predicted: list[Predictions] = field(default_factory=list)
 
     @property
     def report(self) -> Split:
-        """The samples to ask about."""
+        """The samples to measure on."""
         return self.parts().report
 
     @property
@@ -87,8 +98,8 @@ class Subject:
         return weights_digest(self.network)
 
     @property
-    def own(self) -> bool:
-        """Whether it is asked about the samples that its training reported on."""
+    def on_usual_samples(self) -> bool:
+        """Whether it is measured on the samples that its training reported on."""
         return self.usual is not None and dict(self.samples) == dict(self.usual)
 
     @property
@@ -97,6 +108,21 @@ class Subject:
         if self.settings is None:
             raise ValueError(f"{self.title} is no run, so it is not known what it was trained on")
         return self.settings.data.entry()
+
+    def labels(self, *names: str) -> list[Tensor]:
+        """The labels of the parts ``names`` that there are."""
+        parts = [getattr(self.parts(), name) for name in names]
+        return [part.labels for part in parts if part is not None]
+
+    def predictions(self, reading: Reading) -> Predictions:
+        """What the network says about the samples to measure on, computed once for all measures."""
+        if len(self.report) == 0:
+            raise ValueError(f"{self.samples.get('data', 'the data set')} has no samples in this part")
+        if self.foreign:
+            raise ValueError(f"the classes of {self.title} are not those of {self.samples['data']}, so none is right or wrong")
+        if not self._predicted:
+            self._predicted.append(predictions(self.network, self.report, self.evaluation, reading))
+        return self._predicted[0]
 
 
 def run_subject(
@@ -107,101 +133,90 @@ def run_subject(
     ``data`` is the folder of the data sets.
     """
     run, data, samples = Path(run), Path(data), samples or Samples()
-    found = load_run(run, checkpoint)
-    settings = found.settings
-    about = found.about
-    k = f" K = {about['k']}" if counts_k(about["arm"]) else ""
+    loaded = load_run(run, checkpoint)
+    settings, about = loaded.settings, loaded.about
     own = replace(settings.data, name=samples.data_set or settings.data.name)
     foreign = own.name != settings.data.name
     if own.entry().layout != settings.data.entry().layout:
         raise ValueError(f"{run.name} was trained on {settings.data.name}, and {own.name} has samples of another kind")
-    part = samples.part or (settings.data.report if not foreign else _only_part(own.name))
+    part = samples.part or (settings.data.report if not foreign else _reported_part(own.name))
     per_class = None if samples.whole else samples.per_class or (None if foreign else settings.data.report_per_class)
 
     @cache
     def parts() -> Parts:
-        splits = _boxed(own, data, run)
+        splits = _splits_with_boxes(own, data, run)
         report = _some(splits, part, per_class, own)
         if foreign:
             return Parts(report)
         select = None if own.select is None else _some(splits, own.select, own.report_per_class, own)
         return Parts(report, select, _some(splits, "train", own.per_class, own) if "train" in splits else None)
 
-    plain = settings.augment.evaluation(settings.data.entry())
     place = chosen_device(device)
-    network = found.network.to(place)
-    found.method.modules.to(place)
+    network = loaded.network.to(place)
+    loaded.method.modules.to(place)
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was trained, for times to compare
+    k = f" K = {about['k']}" if counts_k(about["arm"]) else ""
     return Subject(
         network=network,
         parts=parts,
-        evaluation=resized_view(settings) if foreign else plain,
+        evaluation=resized_view(settings) if foreign else settings.augment.evaluation(settings.data.entry()),
         title=f"{about['arm']}{k}, seed {about['seed']}",
         foreign=foreign,
-        samples=_said(own, part, per_class),
-        usual=_said(settings.data, settings.data.report, settings.data.report_per_class),
+        samples=_description(own, part, per_class),
+        usual=_description(settings.data, settings.data.report, settings.data.report_per_class),
         file=about["file"],
         settings=settings,
-        method=found.method,
+        method=loaded.method,
         history=tuple(read_epochs(run)),
         folder=data,
     )
 
 
-def network_subject(
-    path: str,
-    data: str | Path,
-    samples: Samples,
-    *,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
-    crop: int | None = None,
-    foreign: bool = False,
-    device: str | None = None,
-) -> Subject:
+def network_subject(path: str, data: str | Path, samples: Samples, view: View, device: str | None = None) -> Subject:
     """The network that the function ``path`` (``package.module:name``) returns with its weights in it, on a data set by name.
 
-    Images are resized and their middle ``crop`` is taken, 224 unless said, where they have different sizes; ``mean`` and ``std``
-    are those of pixels in 0 … 1 that the network wants, by default the data set's.
+    Images are resized and their middle is taken, 224 unless ``view`` says otherwise, where they have different sizes.
     """
     if samples.data_set is None:
         raise ValueError(f"a data set must be named for {path!r}, which is no run that would tell it")
     own = Data(samples.data_set)
-    splits = _boxed(own, Path(data), None)
-    part = samples.part or _only_part(own.name)
+    splits = _splits_with_boxes(own, Path(data), None)
+    part = samples.part or _reported_part(own.name)
     entry = own.entry()
     report = _some(splits, part, samples.per_class, own)
+    mean, std = view.mean or entry.mean, view.std or entry.std
     # Files of one size, as Tiny-ImageNet's, are seen as they are, unless another size is asked for.
     sized = not isinstance(report, Files) or entry.listed is not None
-    side = (None if crop in (None, min(entry.size[1:])) else crop) if sized else crop or min(entry.size[1:])
+    side = (None if view.crop in (None, min(entry.size[1:])) else view.crop) if sized else view.crop or min(entry.size[1:])
     steps: list[Step] = [] if side is None else [Resize(round(RESIZED * side)), CenterCrop(side)]
-    network = _made(path).eval().to(chosen_device(device))
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # code in the folder where the command was typed
+    seen = {"crop": side, "mean": list(mean), "std": list(std), "foreign": view.foreign}
     return Subject(
-        network=network,
+        network=network_from_path(path).eval().to(chosen_device(device)),
         parts=lambda: Parts(report),
-        evaluation=Augment((*steps, Normalise(mean or entry.mean, std or entry.std))),
+        evaluation=Augment((*steps, Normalise(mean, std))),
         title=path,
-        foreign=foreign,
-        samples=_said(own, part, samples.per_class)
-        | {"crop": side, "mean": list(mean or entry.mean), "std": list(std or entry.std), "foreign": foreign},
+        foreign=view.foreign,
+        samples=_description(own, part, samples.per_class) | seen,
         folder=Path(data),
     )
 
 
 def resized_view(settings: Settings) -> Augment:
     """Pictures of any size as the network of a run wants them: its size, cut from the middle, normalised as in its training."""
-    entry, side = settings.data.entry(), _side(settings)
-    return Augment((Resize(settings.augment.evaluate_resize or round(RESIZED * side)), CenterCrop(side), _norm(entry)))
+    side = _side(settings)
+    return Augment((Resize(settings.augment.evaluate_resize or round(RESIZED * side)), CenterCrop(side), _normalise(settings)))
 
 
 def training_view(settings: Settings) -> Augment:
     """The same for training: a random part of the picture, mirrored or not."""
-    return Augment((RandomResizedCrop(_side(settings)), Flip(), _norm(settings.data.entry())))
+    return Augment((RandomResizedCrop(_side(settings)), Flip(), _normalise(settings)))
 
 
 def chosen_device(name: str | None) -> torch.device:
-    """The accelerator that is there, or the CPU; or the one that is named."""
+    """The device called ``name``; without a name the accelerator of the machine, or the CPU."""
     if name is not None:
         try:
             return torch.empty(0, device=name).device
@@ -215,16 +230,17 @@ def _side(settings: Settings) -> int:
     return settings.augment.evaluate_crop or min(settings.data.entry().size[1:])
 
 
-def _norm(entry: DataSet) -> Normalise:
+def _normalise(settings: Settings) -> Normalise:
+    entry = settings.data.entry()
     return Normalise(entry.mean, entry.std)
 
 
-def _said(own: Data, part: str, per_class: int | None) -> dict[str, Any]:
+def _description(own: Data, part: str, per_class: int | None) -> dict[str, Any]:
     return {"data": own.name, "part": part, "per_class": per_class, "subset_seed": own.subset_seed}
 
 
-def _boxed(own: Data, folder: Path, run: Path | None) -> Splits[Split]:
-    """The parts of a data set, with boxes where they are there."""
+def _splits_with_boxes(own: Data, folder: Path, run: Path | None) -> Splits[Split]:
+    """The parts of a data set, with boxes where it has any."""
     if own.name == "imagenet":
         return read("imagenet", folder, boxes=has_boxes(folder), skip_bad=own.skip_bad)
     if own.name == "tiny_imagenet":
@@ -235,30 +251,9 @@ def _boxed(own: Data, folder: Path, run: Path | None) -> Splits[Split]:
 
 
 def _some(splits: Splits[Split], part: str, per_class: int | None, own: Data) -> Split:
-    found = splits[part]
-    return found if per_class is None else found.subset(per_class, own.subset_seed)
+    split = splits[part]
+    return split if per_class is None else split.subset(per_class, own.subset_seed)
 
 
-def _only_part(name: str) -> str:
-    """The part that errors are measured on."""
-    counts = dataset(name).counts
-    return "test" if "test" in counts else "validation"
-
-
-def _made(path: str) -> nn.Module:
-    module, colon, name = path.partition(":")
-    if not colon or not module or not name:
-        raise ValueError(f"{path!r} is neither a folder nor package.module:function")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # code in the folder where the command was typed
-    try:
-        made = getattr(importlib.import_module(module), name)()
-    except TypeError as error:
-        raise ValueError(f"{path!r} must be a function without arguments that returns the network: {error}") from None
-    except ModuleNotFoundError as error:
-        raise ValueError(f"no module {error.name!r} for {path!r}; is its folder on PYTHONPATH?") from None
-    except AttributeError as error:
-        raise ValueError(f"{path!r} cannot be made: {error}") from None
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"{path} must return an nn.Module, it returned {type(made).__name__}")
-    return made
+def _reported_part(name: str) -> str:
+    return "test" if "test" in dataset(name).counts else "validation"

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import numpy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...logits import Output
-from ...methods.base import Method, trained_parameters
-from ..data import Augment, Loader, Split
-from ..recipes.settings import LossName
+from ...methods.base import trained_parameters
 from ..training.loop import Clock
-from ..training.step import preserve_random_state
-from .gradient_norm import KS, Key, OwnCopy, Progress, backward, check_loss, checked_ks, first_batches, own_copy
+from .base import Finding, measure
+from .gradient_norm import KS, Key, Replica, Updates, replica_of, updates_of
+from .predictions import Progress, Reading
+from .subject import Subject
 
 
 @dataclass(frozen=True)
@@ -59,86 +58,68 @@ class TrainingTimes:
         return {**ratios, "seconds_k1": self.rows[0].seconds_per_epoch}
 
 
-def training_times(
-    network: nn.Module,
-    method: Method,
-    split: Split,
-    augment: Augment,
-    *,
-    ks: Sequence[int] = KS,
-    repeats: int = 5,
-    batch: int = 100,
-    loss: LossName = "cross_entropy",
-    smoothing: float = 0.0,
-    seed: int = 0,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
-    progress: Progress = iter,
-) -> TrainingTimes:
+@measure(
+    "training_time",
+    "time of an update for every K, as a multiple of K = 1",
+    labels=lambda subject, options: subject.labels("train"),
+    timed=True,
+)
+def measure_training_time(subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, seed: int = 0) -> Finding:
+    """Times of updates of a run's last epoch."""
+    found = training_times(updates_of(subject, "training_time", ks, seed, reading.workers), progress=reading.progress)
+    return Finding(found.numbers(), found)
+
+
+def training_times(updates: Updates, repeats: int = 5, progress: Progress = iter) -> TrainingTimes:
     """Seconds of one update (mixing, with saliency where it is needed; forward, backward, a step of SGD) for every K.
 
-    Loading, augmentation and the way to the device are not in them, nor is evaluation: an epoch takes longer by these, the same
-    for every K. Every K runs once unmeasured, twice with a method that remembers batches, which does not mix the first. Then
-    each repeat is one batch with every K in turn, beginning with another, so that a machine that slows down slows all of them.
-    ``network`` is copied and stays as it is, and so do global random streams. A method without mixing has K = 1 only.
-    ``progress`` wraps the numbers of all updates, the unmeasured ones included.
+    Loading is not counted. One update for every K goes before, unmeasured, two for a method that remembers batches: its first
+    has nothing to be mixed with. Then every repeat takes another batch and goes through all K, beginning with another, so that a
+    machine that slows down slows all of them. ``progress`` wraps the numbers of all updates, the unmeasured ones included.
     """
-    ks = checked_ks(method, ks)
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    check_loss(loss)
+    ks = tuple(updates.ks)
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
-    unmeasured = 2 if method.history else 1
+    unmeasured = 2 if updates.method.history else 1
     turns = unmeasured + repeats
-    with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
-        own = own_copy(network, method, device)
+    with replica_of(updates) as replica:
         # A rate of 0 costs what any other does, and leaves all updates the same weights.
-        weights = [weight for weight in own.network.parameters() if weight.requires_grad]
-        weights += trained_parameters(own.method)
+        weights = [weight for weight in replica.network.parameters() if weight.requires_grad]
+        weights += trained_parameters(replica.method)
         optimizer = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
-        loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
-        given = list(first_batches(loader, repeats, own))
-        work = ((k, *given[max(turn - unmeasured, 0)]) for turn in range(turns) for k in _in_turn(ks, turn))
+        given = list(replica.batches(repeats))
+        # Every turn begins with another K.
+        work = ((k, *given[max(turn - unmeasured, 0)]) for turn in range(turns) for k in _rotated(ks, turn))
         for _, (k, key, x, y) in zip(progress(range(turns * len(ks))), work, strict=True):
-            laps[k].append(_update(own, optimizer, k, x, y, key, loss, smoothing, output))
+            laps[k].append(_update(replica, optimizer, k, key, x, y))
     seconds = {k: {name: [lap[name] for lap in laps[k][unmeasured:]] for name in laps[k][0]} for k in ks}
-    rows = tuple(_row(k, seconds[k], seconds[1], len(loader)) for k in ks)
-    return TrainingTimes(repeats, batch, len(loader), own.place.type, torch.get_num_threads(), rows)
+    steps, place = len(updates.loader), replica.weight.device.type
+    rows = tuple(_row(k, seconds[k], seconds[1], steps) for k in ks)
+    return TrainingTimes(repeats, updates.batch, steps, place, torch.get_num_threads(), rows)
 
 
-def _in_turn(ks: tuple[int, ...], turn: int) -> tuple[int, ...]:
-    """All K, from another one on in every turn."""
+def _rotated(ks: tuple[int, ...], turn: int) -> tuple[int, ...]:
     first = turn % len(ks)
     return ks[first:] + ks[:first]
 
 
-def _update(
-    own: OwnCopy,
-    optimizer: torch.optim.Optimizer,
-    k: int,
-    x: Tensor,
-    y: Tensor,
-    key: Key,
-    loss: LossName,
-    smoothing: float,
-    output: Output | None,
-) -> dict[str, float]:
+def _update(replica: Replica, optimizer: torch.optim.Optimizer, k: int, key: Key, x: Tensor, y: Tensor) -> dict[str, float]:
     """Wall and CPU seconds of one update; buffers are put back after the clock was read."""
-    _wait(own.place)
+    _wait(x.device)
     clock = Clock()
     optimizer.zero_grad()
-    backward(own, k, x, y, key, loss=loss, smoothing=smoothing, output=output)
+    replica.backward(k, key, x, y)
     optimizer.step()
-    own.method.after_step(own.network)
-    _wait(own.place)
+    replica.method.after_step(replica.network)
+    _wait(x.device)
     passed = clock.lap()
-    own.restore()
+    replica.restore()
     return passed
 
 
 def _wait(place: torch.device) -> None:
-    """Until the device has done what it was told: otherwise the clock would show how long telling it took."""
+    """Wait until the device has finished: otherwise the clock would show how long it took to give it the work."""
     if place.type == "cuda":
         torch.cuda.synchronize(place)
     elif place.type == "mps":

@@ -10,25 +10,29 @@ class ignored) comes near it. It is a guess made after trying many readings, sev
 import copy
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ...hooks import named_layer, unwrapped
-from ...logits import Output, logits_of
+from ...logits import logits_of
 from ...sampling import seeded
 from ..data import Augment, Files, Loader, Split
-from .boxes import Progress, one_bar, with_boxes
-from .cam import CamLayers, found_layers
+from ..data.cub import read_cub200
+from .base import Finding, measure
+from .boxes import with_boxes
+from .cam import CamLayers, find_layers
 from .error import Proportion
-from .localization import PAPER_TEXT, REFERENCE, BoxAccuracy, Localization, Rule, localization
+from .localization import PAPER_TEXT, REFERENCE, BoxAccuracy, localization
+from .predictions import Progress, Reading, one_bar
+from .subject import Subject, resized_view, training_view
 
 CAM_THRESHOLD = 0.75
 TRANSFER_TEXT = replace(PAPER_TEXT, name="transfer_text", cam_threshold=CAM_THRESHOLD)
@@ -38,6 +42,35 @@ TRANSFER_RULES = (TRANSFER_TEXT, TRANSFER_REFERENCE, TRANSFER_COMPLEMENT)
 
 Unit = Literal["epoch", "step"]
 HEAD = 0x4EAD  # a key of its own for the start values
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """The paper's are Adam at ``lr`` and ``count`` epochs (or steps); the batch is a choice. ``per_class`` is of both parts.
+
+    ``layers`` are trained together with the new head; None is the last block of a network of :mod:`multimix.lab.nets`.
+    """
+
+    unit: Unit = "epoch"
+    count: int = 10
+    lr: float = 1e-4
+    batch: int = 32
+    per_class: int | None = None
+    seed: int = 0
+    layers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, str):
+            raise ValueError(f"layers must be a tuple of layer names, such as ('stage4',), got {self.layers!r}")
+        if self.unit not in ("epoch", "step"):
+            raise ValueError(f"no unit {self.unit!r}; there are epoch, step")
+        if self.count < 1:
+            raise ValueError(f"count must be at least 1, got {self.count}")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be positive, got {self.lr}")
+
+
+PAPER = TransferOptions()
 
 
 @dataclass(frozen=True)
@@ -67,53 +100,83 @@ class Transferred(NamedTuple):
     result: Transfer
 
 
-def transfer(
+def birds(folder: Path, options: TransferOptions) -> tuple[Files, Files]:
+    """The two parts of CUB-200-2011, or ``per_class`` pictures of every class of each."""
+    splits = read_cub200(folder)
+    if options.per_class is None:
+        return splits["train"], splits["test"]
+    return splits["train"].subset(options.per_class, options.seed), splits["test"].subset(options.per_class, options.seed)
+
+
+def _birds_labels(subject: Subject, options: Mapping[str, Any]) -> list[Tensor]:
+    return [] if subject.folder is None else [part.labels for part in birds(subject.folder, options["transfer"])]
+
+
+@measure(
+    "transfer",
+    "last block and a new head trained on CUB-200-2011: error and birds found after each epoch or step",
+    labels=_birds_labels,
+)
+def measure_transfer(subject: Subject, reading: Reading, *, transfer: TransferOptions = PAPER) -> Finding:
+    """What was measured on birds after every epoch (or step)."""
+    settings = subject.settings
+    if subject.folder is None or settings is None:
+        raise ValueError("transfer of a network that is no run is multimix.lab.evaluation.transfer.train_on in Python")
+    if subject.entry.layout != "images":
+        raise ValueError(f"transfer needs a network of images, {subject.title} was trained on {settings.data.name}")
+    train, test = birds(subject.folder, transfer)
+    views = training_view(settings), resized_view(settings)
+    _, found = train_on(subject.network, train, test, *views, transfer, workers=reading.workers, progress=reading.progress)
+    numbers: dict[str, float | None] = {}
+    for row in found.rows:
+        numbers[f"error_{row.number}"] = row.error.percent
+        numbers |= {f"{one.name}_{row.number}": one.accuracy.percent for one in row.accuracies}
+    return Finding(numbers, found)
+
+
+def train_on(
     network: nn.Module,
     train: Split,
     test: Files,
     augment: Augment,
     evaluation: Augment,
+    options: TransferOptions = PAPER,
     *,
-    layers: Sequence[str] | None = None,
     cam: CamLayers | None = None,
-    head: str | None = None,
-    unit: Unit = "epoch",
-    count: int = 10,
-    lr: float = 1e-4,
-    batch: int = 32,
-    rules: Sequence[Rule] = TRANSFER_RULES,
-    seed: int = 0,
     workers: int = 0,
-    output: Output | None = None,
     progress: Progress = iter,
 ) -> Transferred:
-    """A copy of ``network`` with a new linear ``head`` for the classes of ``train``, trained together with ``layers``.
+    """A copy of ``network`` with a new linear head for the classes of ``train``, trained together with some layers.
 
-    Without ``layers`` it is the last block of a network of :mod:`multimix.lab.nets`. Without ``head`` it is the layer class
-    activation maps are made with; where there is none, name it, and a layer for Grad-CAM in ``cam``. ``layers`` and head run in
-    training mode, all else in evaluation mode, so that its batch-norm statistics stay. ``augment`` is that of training,
-    ``evaluation`` that of the test. Images go where the network is.
+    The head is the layer class activation maps are made with; where there is none, ``cam`` names it, and a layer for Grad-CAM.
+    What is trained runs in training mode, all else in evaluation mode, so that its batch-norm statistics stay. ``augment`` is
+    that of training, ``evaluation`` that of the test. Images go where the network is.
     """
-    _check(train, test, layers, unit, count, lr)
+    if train.classes != test.classes:
+        raise ValueError(f"train and test must have the same classes, got {len(train.classes)} and {len(test.classes)}")
     copied = copy.deepcopy(unwrapped(network)[0])
-    cam, head = _maps_and_head(copied, test, evaluation, cam, head, output)
-    parts = (*(last_block(copied) if layers is None else layers), head)
-    put_new_head(copied, head, len(train.classes), seed)
-    trained = _trained(copied, parts)
-    loader = Loader(train, augment, batch=batch, seed=seed, workers=workers)
-    size, tests = (len(loader) if unit == "epoch" else 1), -(-len(with_boxes(test)) // batch)
-    measured = partial(
-        localization, copied, test, evaluation, rules=rules, thresholds=0, cam=cam, batch=batch, workers=workers, output=output
-    )
-    optimizer = torch.optim.Adam([copied.get_parameter(name) for name in trained], lr=lr)
+    cam = _cam_with_head(copied, test, evaluation, cam)
+    assert cam.head is not None
+    layers = (*(last_block(copied) if options.layers is None else options.layers), cam.head)
+    put_new_head(copied, cam.head, len(train.classes), options.seed)
+    trained = _parameters_of(copied, layers)
+    loader = Loader(train, augment, batch=options.batch, seed=options.seed, workers=workers)
+    size, reading = (len(loader) if options.unit == "epoch" else 1), Reading(options.batch, workers)
+    optimizer = torch.optim.Adam([copied.get_parameter(name) for name in trained], lr=options.lr)
     rows = []
-    with one_bar(progress, count * (size + tests)) as ticking, _frozen(copied, trained):
-        for number, piece in enumerate(_pieces(loader, unit, count), start=1):
-            with _training(copied, parts):
+    with (
+        one_bar(progress, options.count * (size + reading.batches_of(with_boxes(test)))) as ticking,
+        _frozen(copied, trained),
+    ):
+        reading = reading._replace(progress=ticking)
+        for number, piece in enumerate(_pieces(loader, options), start=1):
+            with _training(copied, layers):
                 batches = zip(ticking(range(size)), piece, strict=True)
-                losses = [_update(copied, optimizer, x, y, output) for _, (x, y) in batches]
-            rows.append(_row(number, losses, measured(progress=ticking)))
-    return Transferred(copied, Transfer(unit, len(train.classes), trained, tuple(rows)))
+                losses = [_update(copied, optimizer, x, y) for _, (x, y) in batches]
+            found = localization(copied, test, evaluation, reading, rules=TRANSFER_RULES, thresholds=0, cam=cam)
+            assert found.error is not None
+            rows.append(TransferRow(number, math.fsum(losses) / len(losses), found.error, found.accuracies))
+    return Transferred(copied, Transfer(options.unit, len(train.classes), trained, tuple(rows)))
 
 
 def last_block(network: nn.Module) -> tuple[str, ...]:
@@ -147,38 +210,18 @@ def put_new_head(network: nn.Module, head: str, classes: int, seed: int) -> None
     network.set_submodule(head, new)
 
 
-def _check(train: Split, test: Files, layers: Sequence[str] | None, unit: str, count: int, lr: float) -> None:
-    if isinstance(layers, str):
-        raise ValueError(f"layers must be a tuple of layer names, such as ('stage4',), got {layers!r}")
-    if train.classes != test.classes:
-        raise ValueError(f"train and test must have the same classes, got {len(train.classes)} and {len(test.classes)}")
-    if unit not in ("epoch", "step"):
-        raise ValueError(f"no unit {unit!r}; there are epoch, step")
-    if count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
-    if not lr > 0:
-        raise ValueError(f"lr must be positive, got {lr}")
-
-
-def _maps_and_head(
-    network: nn.Module, test: Files, evaluation: Augment, cam: CamLayers | None, head: str | None, output: Output | None
-) -> tuple[CamLayers, str]:
-    """Where maps come from, and the name of the head: what is not named is found, before anything is trained."""
-    cam = CamLayers() if cam is None else cam
-    if cam.gradient and head is None:
-        raise ValueError("head must be named where maps are Grad-CAM, which does not know it, got None")
-    if cam.gradient:
-        assert head is not None
-        return cam, head
+def _cam_with_head(network: nn.Module, test: Files, evaluation: Augment, cam: CamLayers | None) -> CamLayers:
+    """Where maps come from, with the name of the head: what is not named is found, before anything is trained."""
     images, _ = test.batch(torch.arange(min(2, len(test))))
     weight = next(network.parameters())
     x = evaluation.apply(images, torch.zeros(len(images), 0)).to(weight.device, weight.dtype)
-    found = found_layers(network, x, replace(cam, head=head or cam.head), output=output)
-    assert found.head is not None
-    return CamLayers(found.layer, found.head), found.head
+    found = find_layers(network, x, cam)
+    if found.head is None:
+        raise ValueError("head must be named where maps are Grad-CAM, which does not know it, got None")
+    return found
 
 
-def _trained(network: nn.Module, layers: Sequence[str]) -> tuple[str, ...]:
+def _parameters_of(network: nn.Module, layers: Sequence[str]) -> tuple[str, ...]:
     """Names of the parameters of ``layers``, each once, in the order of the network."""
     wanted: set[int] = set()
     for layer in layers:
@@ -189,23 +232,18 @@ def _trained(network: nn.Module, layers: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name, value in network.named_parameters() if id(value) in wanted)
 
 
-def _pieces(loader: Loader, unit: Unit, count: int) -> Iterator[Iterable[tuple[Tensor, Tensor]]]:
+def _pieces(loader: Loader, options: TransferOptions) -> Iterator[Iterable[tuple[Tensor, Tensor]]]:
     """The batches of ``count`` epochs, or the first ``count`` batches one by one, from as many epochs as that takes."""
-    if unit == "epoch":
-        yield from (loader.epoch(number) for number in range(count))
+    if options.unit == "epoch":
+        yield from (loader.epoch(number) for number in range(options.count))
         return
-    batches = (batch for number in range(-(-count // len(loader))) for batch in loader.epoch(number))
-    yield from ([batch] for batch in islice(batches, count))
+    batches = (batch for number in range(-(-options.count // len(loader))) for batch in loader.epoch(number))
+    yield from ([batch] for batch in islice(batches, options.count))
 
 
-def _row(number: int, losses: Sequence[float], found: Localization) -> TransferRow:
-    assert found.error is not None
-    return TransferRow(number, math.fsum(losses) / len(losses), found.error, found.accuracies)
-
-
-def _update(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, output: Output | None) -> float:
+def _update(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> float:
     weight = next(network.parameters())
-    logits = logits_of(network(x.to(weight.device, weight.dtype)), output)
+    logits = logits_of(network(x.to(weight.device, weight.dtype)))
     loss = functional.cross_entropy(logits, y.to(logits.device))
     if not math.isfinite(loss.item()):
         raise ValueError(f"the training loss must be finite, got {loss.item()}")

@@ -6,7 +6,7 @@ reaches it by those names; ``mix_layers`` of a network has the points where the 
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -30,6 +30,7 @@ __all__ = [
     "SpeechVGG",
     "WideResNet",
     "network",
+    "network_from_path",
     "parameter_groups",
 ]
 
@@ -67,12 +68,43 @@ def network(name: str, num_classes: int, *, in_channels: int | None = None, **op
         _check_count("in_channels", in_channels)
         given["in_channels"] = in_channels
     if isinstance(name, str) and ":" in name:
-        return _imported(name, num_classes, given)
+        return network_from_path(name, given, num_classes)
     if not isinstance(name, str) or name not in NETWORKS:
         known = ", ".join(NETWORKS)
         raise ValueError(f"no network {name!r}{nearest(name, NETWORKS)}; there are {known}, and any other by package.module:name")
     _check_options(name, NETWORKS[name], given)
     return NETWORKS[name](num_classes, **given)
+
+
+def network_from_path(path: str, options: Mapping[str, Any] = {}, num_classes: int | None = None) -> nn.Module:
+    """What the class or function at the import path ``package.module:name`` makes.
+
+    It is called with ``options``, and with ``num_classes`` if that is given and it takes it.
+    """
+    place, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in (*place.split("."), name)):
+        raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
+    try:
+        module = importlib.import_module(place)
+    except ImportError as error:
+        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
+        raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
+    factory: Any = getattr(module, name, None)
+    if not callable(factory) or isinstance(factory, nn.Module):
+        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+        raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")
+    given = dict(options)
+    if num_classes is not None and _takes(factory, "num_classes"):
+        given = {"num_classes": num_classes, **given}
+    _check_options(path, factory, given)
+    try:
+        made = factory(**given)
+    except (TypeError, ValueError) as error:
+        words = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        raise ValueError(f"{path}({words}) failed: {error}") from error
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"{path} must make an nn.Module, got {type(made).__name__}")
+    return made
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, *, norm_decay: bool) -> list[dict[str, Any]]:
@@ -90,36 +122,9 @@ def parameter_groups(model: nn.Module, weight_decay: float, *, norm_decay: bool)
     return [group for group in groups if group["params"]]
 
 
-def _imported(path: str, num_classes: int, given: dict[str, Any]) -> nn.Module:
-    """What the class or function at an import path makes."""
-    place, _, name = path.partition(":")
-    if not all(part.isidentifier() for part in (*place.split("."), name)):
-        raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
-    try:
-        found = importlib.import_module(place)
-    except ImportError as error:
-        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
-        raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
-    factory: Any = getattr(found, name, None)
-    if not callable(factory) or isinstance(factory, nn.Module):
-        names = [known for known, value in vars(found).items() if callable(value) and not known.startswith("_")]
-        raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")
-    if _takes(factory, "num_classes"):
-        given = {"num_classes": num_classes, **given}
-    _check_options(path, factory, given)
-    try:
-        made = factory(**given)
-    except (TypeError, ValueError) as error:
-        options = ", ".join(f"{key}={value!r}" for key, value in given.items())
-        raise ValueError(f"{path}({options}) failed: {error}") from error
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"{path} must make an nn.Module, got {type(made).__name__}")
-    return made
-
-
 def _check_options(name: str, factory: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Raise one sentence unless the factory takes everything given and has defaults for the rest."""
-    options = {key: option for key, option in _named(factory).items() if key != "num_classes"}
+    """Raise ValueError unless the factory takes everything given and has defaults for the rest."""
+    options = {key: option for key, option in _parameters(factory).items() if key != "num_classes"}
     for wrong in given:
         if not _takes(factory, wrong):
             there = ", ".join(options) or "none"
@@ -131,13 +136,13 @@ def _check_options(name: str, factory: Callable[..., Any], given: dict[str, Any]
 
 def _takes(factory: Callable[..., Any], key: str) -> bool:
     anything = any(option.kind is option.VAR_KEYWORD for option in inspect.signature(factory).parameters.values())
-    return anything or key in _named(factory)
+    return anything or key in _parameters(factory)
 
 
-def _named(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """What the factory can be given by name."""
-    found = inspect.signature(factory).parameters.items()
-    return {key: option for key, option in found if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)}
+def _parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What the factory takes by name."""
+    parameters = inspect.signature(factory).parameters.items()
+    return {key: option for key, option in parameters if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)}
 
 
 def _check_count(name: str, value: int) -> None:

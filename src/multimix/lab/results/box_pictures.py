@@ -13,11 +13,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 from torch import Tensor, nn
 
-from ...logits import Output
 from ..data import Augment, Files, Normalise
 from ..evaluation.boxes import BoxedBatches, with_boxes
-from ..evaluation.cam import CamLayers, cam_pass, found_layers, heat_maps
-from ..evaluation.localization import REFERENCE, Rule, box_of_map
+from ..evaluation.cam import heat_maps
+from ..evaluation.localization import REFERENCE, Rule, box_of_map, cam_passes
+from ..evaluation.predictions import Reading
 from .html import png
 
 # Two of Okabe and Ito's colours, which colour-blind readers can tell apart; the dashes tell them apart in print, too.
@@ -37,30 +37,18 @@ class BoxExample:
 
 
 def box_examples(
-    network: nn.Module,
-    split: Files,
-    augment: Augment,
-    index: Tensor,
-    *,
-    rule: Rule = REFERENCE,
-    cam: CamLayers | None = None,
-    foreign: bool = False,
-    device: torch.device | str | None = None,
-    output: Output | None = None,
+    network: nn.Module, split: Files, augment: Augment, index: Tensor, *, rule: Rule = REFERENCE, foreign: bool = False
 ) -> list[BoxExample]:
     """The samples ``index`` with the box of the predicted class by ``rule``; titles give the overlap and whether it counts.
 
     ``foreign``: the network's classes are not those of the split, so titles do not judge them, nor does the rule.
     """
     some = with_boxes(split.take(index))
-    boxed = next(iter(BoxedBatches(some, augment, batch=len(some))))
+    ((boxed, seen),) = cam_passes(network, some, augment, Reading(len(some)))
     plain = Augment([step for step in augment.steps if not isinstance(step, Normalise)])
     images = next(iter(BoxedBatches(some, plain, batch=len(some)))).x
-    weight = next(network.parameters(), torch.zeros(0))
-    x = boxed.x.to(weight.device if device is None else device, weight.dtype)
-    seen = cam_pass(network, x, found_layers(network, x, cam, output=output), output=output)
     predicted, style = seen.logits.argmax(1), rule.style
-    maps = heat_maps(seen.raw(predicted), (x.shape[2], x.shape[3]), box_sum=style.box_sum, upsample=style.upsample)
+    maps = heat_maps(seen.raw(predicted), (images.shape[2], images.shape[3]), box_sum=style.box_sum, upsample=style.upsample)
     boxes = [box_of_map(heat, rule.cam_threshold, in_bytes=style.in_bytes) for heat in maps]
     right = (predicted.cpu() == boxed.labels) | foreign
     examples = []

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..evaluation.cache import PICTURES, unlike
-from ..evaluation.registry import EVALUATORS
+from ..evaluation.cache import PICTURES, unequal_evaluations
+from ..evaluation.registry import MEASURES
 from . import report_tables as tables
 from .aggregate import WORDS
 from .html import document, heading, paragraph, picture, preformatted
@@ -84,7 +84,7 @@ def page(study: Study, costs: Costs, samples: Sequence[tuple[str, bytes]], comma
 
 def _warning(study: Study) -> list[str]:
     """What stands against taking the numbers at face value."""
-    sentences = unlike(study.rows)
+    sentences = unequal_evaluations(study.rows)
     few = [study.label(line) for line in study.lines if len(line.seeds) < 3]
     if few:
         sentences.append(f"Fewer than three seeds: {', '.join(few)}. So few say little about a method.")
@@ -157,7 +157,7 @@ def _evaluations(study: Study) -> list[str]:
     parts = []
     for on in study.evaluated():
         name = tables.evaluator_of(on)
-        if name not in EVALUATORS or on in ("calibration", "error"):
+        if name not in MEASURES or on in ("calibration", "error"):
             continue
         words = on.replace(name, "Transfer to birds" if name == "transfer" else name.replace("_", " ").capitalize())
         parts.append(heading(words.replace("@best", " (best epoch)")))

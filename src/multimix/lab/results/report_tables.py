@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..evaluation.registry import COUNTS, EVALUATORS
+from ..evaluation.registry import COUNTS, measure_named
 from .aggregate import Line
 from .html import notes, table
 from .recipe_table import ECE
@@ -47,10 +47,10 @@ def comparisons(study: Study) -> Sheet:
 def evaluation(study: Study, on: str) -> Sheet:
     """The numbers of one evaluator: a line of the study each, means over the seeds."""
     name = evaluator_of(on)
-    entry = EVALUATORS[name]
+    entry = measure_named(name)
     lines = [line for line in study.lines if study.results(line, on)]
     every = dict.fromkeys(key for line in lines for found in study.results(line, on) for key in found["numbers"])
-    names = [key for key in entry.shown or every if any(line.values(f"{on}.{key}") for line in lines)]
+    names = [key for key in entry.columns or every if any(line.values(f"{on}.{key}") for line in lines)]
     heads = ["", "seeds", *(key.replace("_", " ") for key in names)]
     body = []
     for line in lines:

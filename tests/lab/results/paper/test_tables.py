@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from multimix.lab.evaluation.registry import EVALUATORS
+from multimix.lab.evaluation.registry import MEASURES
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.recipes.base import SCALES
@@ -38,7 +38,7 @@ def test_rows_and_columns_are_those_of_arms_recipes_and_outcomes(table):
 
 
 def test_every_evaluation_has_an_evaluator_of_this_name():
-    assert {name for table in TABLES.values() for name in table.evaluators} <= set(EVALUATORS)
+    assert {name for table in TABLES.values() for name in table.evaluators} <= set(MEASURES)
 
 
 def test_the_papers_errors_are_those_of_the_specification():
