@@ -5,22 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from .study import Written
+from typing import TypeVar
 
 Item = TypeVar("Item")
-
-
-def show(written: Written) -> None:
-    """The table of a study, its findings, and where the page is."""
-    from rich.console import Console
-
-    Console().print(written.table)
-    for sentence in written.findings:
-        print(f"- {sentence}")
-    tell(written.page, "It has all numbers, figures and tests.")
 
 
 def tell(page: Path, words: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..terminal import note, tell
+from ..terminal import note
 
 try:
     import tyro
@@ -13,10 +13,10 @@ except ModuleNotFoundError:
     pass  # cli.main() says in one sentence what is missing
 else:
     Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where all files go; results that are already there are not computed again.")
     ]
     Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
+    Rebuild = Annotated[bool, tyro.conf.arg(help="Write the report again from the results in the folder; compute nothing.")]
 
 
 def demo(
@@ -31,15 +31,19 @@ def demo(
 ) -> None:
     """The paper's first figure: a noisy spiral without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5).
 
-    Trains 20 small networks of each kind at once (a few minutes on a laptop; nothing is downloaded), then writes a page and
-    figures and prints a table. Stopped with Ctrl-C it keeps what is finished and goes on from there.
+    Trains 20 small networks of each kind (a few minutes on a laptop; nothing is downloaded), then writes a page with figures
+    and prints a table. If you stop it with Ctrl-C, finished runs are kept, and the same command resumes.
 
     Try it:
       multimix demo
       multimix demo --quick
       multimix demo --seeds 40
     """
-    from ..studies.spiral.demo import demo as run
+    from ..studies.files import show_study
+    from ..studies.spiral.page import write_report
+    from ..studies.spiral.runs import run_demo
 
-    written = run(seeds=seeds, quick=quick, rebuild=rebuild, out=out, note=note)
-    tell(written.page, "It compares the three and says what the data show. The K steps on pictures: multimix look")
+    result = run_demo(seeds=seeds, quick=quick, rebuild=rebuild, out=out, note=note)
+    # A short run must not overwrite a full report.
+    files = write_report(result, out, "spiral-quick" if quick else "spiral")
+    show_study(files, "It compares the three and says what the data show. The K steps on pictures: multimix look")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..terminal import bar, note, show
+from ..terminal import bar, note
 
 try:
     import tyro
@@ -45,6 +45,7 @@ def digits(
       multimix digits --methods mixup cutmix --seeds 10
     """
     from ..studies.digits import digits as run
+    from ..studies.files import show_study
 
     progress = bar("Training")
-    show(run(seeds=seeds, ks=ks, methods=methods, quick=quick, rebuild=rebuild, out=out, progress=progress, note=note))
+    show_study(run(seeds=seeds, ks=ks, methods=methods, quick=quick, rebuild=rebuild, out=out, progress=progress, note=note))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..terminal import bar, note, show
+from ..terminal import bar, note
 
 try:
     import tyro
@@ -41,6 +41,7 @@ def points(
       multimix points --quick
       multimix points --ks 1 2 5 10 --seeds 20
     """
+    from ..studies.files import show_study
     from ..studies.points.study import points as run
 
-    show(run(seeds=seeds, ks=ks, quick=quick, rebuild=rebuild, out=out, progress=bar("Training"), note=note))
+    show_study(run(seeds=seeds, ks=ks, quick=quick, rebuild=rebuild, out=out, progress=bar("Training"), note=note))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..terminal import bar, note, show
+from ..terminal import bar, note
 
 try:
     import tyro
@@ -13,10 +13,10 @@ except ModuleNotFoundError:
     pass  # cli.main() says in one sentence what is missing
 else:
     Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where all files go; results that are already there are not computed again.")
     ]
     Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
+    Rebuild = Annotated[bool, tyro.conf.arg(help="Write the report again from the results in the folder; compute nothing.")]
 
 
 def variance(
@@ -30,14 +30,17 @@ def variance(
 ) -> None:
     """Measure how the variance of the gradient falls with K, and check the paper's two propositions at fixed weights.
 
-    Against the closed form, with independent pairs and with a permutation of the batch (what training does), λ per batch and per
-    pair, samplers, and against large-batch mixup on both sides of the crossover B_0 (about two minutes; nothing is downloaded).
-    For a model and data of your own: multimix.lab.studies.variance in Python.
+    Compares the measured variance with the closed form: for independent pairs and for a permutation of the batch (as in
+    training), with one λ per batch or per pair, and for two samplers of λ. Compares multi-mix with large-batch mixup on both
+    sides of the batch size B_0 where they are equal. Takes about two minutes; nothing is downloaded. If you stop it with Ctrl-C,
+    finished parts are kept, and the same command resumes. For your own model and data, use multimix.lab.studies.variance in
+    Python.
 
     Try it:
       multimix variance
       multimix variance --on spiral --quick
     """
+    from ..studies.files import show_study
     from ..studies.variance import variance as run
 
-    show(run(on=on, quick=quick, rebuild=rebuild, out=out, progress=bar("Measuring"), note=note))
+    show_study(run(on=on, quick=quick, rebuild=rebuild, out=out, progress=bar("Measuring"), note=note))

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from multimix.lab.recipes import RECIPES
+from multimix.lab.recipes.spiral import SpiralSettings
 from multimix.lab.results.paper import TABLES
 from multimix.lab.results.paper.fill import filled, largest_scale
-from multimix.lab.studies.spiral.settings import SpiralSettings
 from result_rows import result_row
 
 CIFAR, TIME = RECIPES["cifar100_preact_resnet18"], RECIPES["training_time"]

@@ -6,13 +6,13 @@ import pytest
 import torch
 from scipy import stats
 
-from multimix.lab.studies.spiral.data import points, spiral
-from multimix.lab.studies.spiral.settings import SpiralSettings
+from multimix.lab.recipes.spiral import SpiralSettings
+from multimix.lab.studies.spiral.data import spiral_data, spiral_points
 
 
 def test_both_splits_are_balanced_and_exactly_80_labels_are_wrong():
     for seed in range(5):
-        data = spiral(SpiralSettings(), seed)
+        data = spiral_data(SpiralSettings(), seed)
         assert [len(part) for part in data] == [400, 400, 400, 600, 600]
         true = torch.where(data.flipped, 1 - data.y, data.y)
         assert torch.bincount(true).tolist() == [200, 200]
@@ -21,7 +21,7 @@ def test_both_splits_are_balanced_and_exactly_80_labels_are_wrong():
 
 
 def test_labels_say_which_arm_a_point_lies_on():
-    data = spiral(SpiralSettings(noise=0.0), 3)
+    data = spiral_data(SpiralSettings(noise=0.0), 3)
     true = torch.where(data.flipped, 1 - data.y, data.y)
     for x, label in ((data.x, true), (data.x_test, data.y_test)):
         for (a, b), arm in zip(x.tolist(), label.tolist(), strict=True):
@@ -32,13 +32,13 @@ def test_labels_say_which_arm_a_point_lies_on():
 
 
 def test_no_point_is_used_twice_and_seeds_differ():
-    data, other = spiral(SpiralSettings(), 0), spiral(SpiralSettings(), 1)
+    data, other = spiral_data(SpiralSettings(), 0), spiral_data(SpiralSettings(), 1)
     assert len(torch.cat([data.x, data.x_test, other.x, other.x_test]).unique(dim=0)) == 2000
     assert not torch.equal(data.flipped, other.flipped)
 
 
 def test_radius_is_uniform_in_both_splits_and_both_arms():
-    data = spiral(SpiralSettings(samples=8000, train=4000, noise=0.0), 5)
+    data = spiral_data(SpiralSettings(samples=8000, train=4000, noise=0.0), 5)
     true = torch.where(data.flipped, 1 - data.y, data.y)
     for x, label in ((data.x, true), (data.x_test, data.y_test)):
         for arm in (0, 1):
@@ -48,14 +48,14 @@ def test_radius_is_uniform_in_both_splits_and_both_arms():
 @pytest.mark.parametrize("noise", [0.03, 0.2])
 def test_noise_is_gaussian_with_the_stated_deviation_and_independent_in_both_coordinates(noise):
     label = torch.arange(2).repeat_interleave(2000)
-    noisy, clean = (points(label, 1.5, sd, torch.Generator().manual_seed(7)) for sd in (noise, 0.0))
+    noisy, clean = (spiral_points(label, 1.5, sd, torch.Generator().manual_seed(7)) for sd in (noise, 0.0))
     drawn = ((noisy - clean) / noise).numpy()
     assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-3
     assert stats.pearsonr(drawn[:, 0], drawn[:, 1]).pvalue > 1e-3
 
 
 def test_more_turns_wind_further():
-    data = points(torch.zeros(50, dtype=torch.long), 2.0, 0.0, torch.Generator().manual_seed(0))
+    data = spiral_points(torch.zeros(50, dtype=torch.long), 2.0, 0.0, torch.Generator().manual_seed(0))
     for a, b in data.tolist():
         radius = math.hypot(a, b)
         assert a == pytest.approx(radius * math.cos(4 * math.pi * radius), abs=1e-12)
@@ -64,14 +64,14 @@ def test_more_turns_wind_further():
 def test_flips_fall_on_all_places_alike():
     """80 of 400 without replacement: every place is wrong in a fifth of the seeds."""
     settings = SpiralSettings(samples=20, train=10, flipped=2)
-    counts = sum(spiral(settings, seed).flipped.long() for seed in range(2000))
+    counts = sum(spiral_data(settings, seed).flipped.long() for seed in range(2000))
     assert int(counts.sum()) == 4000
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_draws_leave_the_global_stream_alone():
     before = torch.get_rng_state()
-    first, second = spiral(SpiralSettings(), 9), spiral(SpiralSettings(), 9)
+    first, second = spiral_data(SpiralSettings(), 9), spiral_data(SpiralSettings(), 9)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -80,7 +80,7 @@ def test_draws_leave_the_global_stream_alone():
     ("wrong", "sentence"),
     [
         ({"samples": 999}, "samples must be an even number, at least 2, got 999"),
-        ({"train": 1000}, "train must leave samples for the test, got 1000 of 1000"),
+        ({"train": 1000}, r"train must be less than samples \(1000\), got 1000"),
         ({"flipped": 401}, "flipped must lie in 0 … 400, got 401"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"rate": 0.0}, "rate must be above 0, got 0.0"),

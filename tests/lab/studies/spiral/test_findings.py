@@ -7,9 +7,9 @@ import warnings
 import pytest
 from scipy import stats
 
-from multimix.lab.studies.spiral.findings import collapsed, comparisons, expectations, p_value, sentences, summaries
-from multimix.lab.studies.spiral.settings import ARMS, K1, K5, NONE, SpiralSettings
-from multimix.lab.studies.spiral.study import Run, SpiralResult
+from multimix.lab.recipes.spiral import ARMS, K1, K5, NONE, SpiralSettings
+from multimix.lab.studies.spiral.findings import collapsed, comparisons, expectations, findings, p_value, summaries
+from multimix.lab.studies.spiral.runs import SpiralResult, SpiralRun
 
 SPREAD = [0, 4, -3, 7, 2, -6, 5, 1, -2, 3, 6, -4, 8, -1, -5, 9, -7, 10, -8, -9]
 
@@ -17,7 +17,7 @@ SPREAD = [0, 4, -3, 7, 2, -6, 5, 1, -2, 3, 6, -4, 8, -1, -5, 9, -7, 10, -8, -9]
 def made_up(none, one, five, settings=None):
     """A result from numbers of right answers of 600."""
     runs = {
-        arm.name: tuple(Run(seed, right, 600, (), 1.0, {}) for seed, right in enumerate(rights))
+        arm.name: tuple(SpiralRun(seed, right, 600, (), 1.0, {}) for seed, right in enumerate(rights))
         for arm, rights in zip(ARMS, (none, one, five), strict=True)
     }
     return SpiralResult(SpiralSettings() if settings is None else settings, tuple(range(len(none))), runs)
@@ -53,7 +53,7 @@ def test_comparisons_are_the_three_asked_for():
 
 
 def test_a_clear_gain_is_said_to_be_one():
-    first, second, third, paper = sentences(clear_gain())
+    first, second, third, paper = findings(clear_gain())
     assert first.startswith("Manifold mixup, K = 1 is better than no mixup: +6.67 ± ")
     assert second.startswith("Multi-mix, K = 5 is better than no mixup: +10.00 ± 0.00 points")
     assert third.startswith("Multi-mix, K = 5 is better than manifold mixup, K = 1: +3.33 ± ")
@@ -66,7 +66,7 @@ def test_a_clear_gain_is_said_to_be_one():
 
 def test_a_difference_that_does_not_show_is_not_claimed():
     result = made_up(shifted(-30), shifted(0), shifted(-1, SPREAD[::-1]))
-    third, paper = sentences(result)[2:4]
+    third, paper = findings(result)[2:4]
     assert third.startswith("Between multi-mix, K = 5 and manifold mixup, K = 1 these data show no difference: −0.17 ± ")
     assert "the 95 % interval contains 0" in third
     low, high = stats.ttest_rel(result.accuracies(K5), result.accuracies(K1)).confidence_interval(0.95)
@@ -78,33 +78,33 @@ def test_a_difference_that_does_not_show_is_not_claimed():
 
 
 def test_a_loss_is_said_to_be_one():
-    third = sentences(made_up(shifted(-30), shifted(0), shifted(-20, SPREAD[5:] + SPREAD[:5])))[2]
+    third = findings(made_up(shifted(-30), shifted(0), shifted(-20, SPREAD[5:] + SPREAD[:5])))[2]
     assert third.startswith("Multi-mix, K = 5 is worse than manifold mixup, K = 1: −3.33 ± ")
 
 
 def test_nothing_different_at_all_is_no_difference():
-    third = sentences(made_up(shifted(-30), shifted(0), shifted(0)))[2]
+    third = findings(made_up(shifted(-30), shifted(0), shifted(0)))[2]
     assert "show no difference: +0.00 ± 0.00 points" in third
     assert "higher in 0 of 20 seeds, equal in 20; paired t-test p = 1.00, Wilcoxon p = 1.00" in third
 
 
 def test_tests_that_disagree_are_named():
     one_outlier = [1] * 19 + [-300]
-    third = sentences(made_up(shifted(-30), [500] * 20, [500 + d for d in one_outlier]))[2]
+    third = findings(made_up(shifted(-30), [500] * 20, [500 + d for d in one_outlier]))[2]
     assert "show no difference" in third
     assert "The two tests do not agree at the 5 % level" in third
-    assert "do not agree" not in sentences(clear_gain())[0]
+    assert "do not agree" not in findings(clear_gain())[0]
 
 
 def test_five_seeds_are_not_blamed_for_wilcoxon():
-    said = sentences(made_up([480, 481, 483, 485, 480], [550, 551, 552, 553, 555], [550, 553, 552, 551, 554]))
+    said = findings(made_up([480, 481, 483, 485, 480], [550, 551, 552, 553, 555], [550, 553, 552, 551, 554]))
     assert "is better than" in said[0]
     assert "Wilcoxon p = 0.062" in said[0]
     assert not any("do not agree" in sentence for sentence in said)
 
 
 def test_one_seed_says_so_and_no_interval_is_invented():
-    said = sentences(made_up([540], [560], [570]))
+    said = findings(made_up([540], [560], [570]))
     assert said[0] == "One seed cannot compare manifold mixup, K = 1 with no mixup; they differ by +3.33 points here."
     assert "one seed of ours cannot be set against it" in said[3]
     assert "nan" not in " ".join(said)
@@ -115,13 +115,13 @@ def test_collapsed_runs_are_counted_apart():
     assert [collapsed(result, arm) for arm in ARMS] == [2, 0, 0]  # 420 of 600 is 70 %
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "no mixup: 2 of 4" in sentences(result)[-1]
-    assert not any("collapsed" in sentence for sentence in sentences(clear_gain()))
+        assert "no mixup: 2 of 4" in findings(result)[-1]
+    assert not any("collapsed" in sentence for sentence in findings(clear_gain()))
 
 
 def test_a_short_run_is_called_one():
     result = made_up([500, 501], [550, 549], [551, 552], SpiralSettings(epochs=400))
-    assert sentences(result)[0].startswith("This was a short run (400 of 3,000 epochs, 2 seeds)")
+    assert findings(result)[0].startswith("This was a short run (400 of 3,000 epochs, 2 seeds)")
     assert expectations(result) == []
 
 

@@ -9,15 +9,16 @@ import pytest
 from PIL import Image
 
 from browser import in_browser, in_frame, opened
-from multimix.lab.studies.spiral import page, study
-from multimix.lab.studies.spiral.settings import ARMS, SpiralSettings
+from multimix.lab.recipes.spiral import ARMS, SpiralSettings
+from multimix.lab.studies.spiral import runs
+from multimix.lab.studies.spiral.page import write_report
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spiral")
-    result = study.run(SpiralSettings(epochs=4), seeds=range(3), out=folder)
-    return result, page.write(result, folder)
+    result = runs.run_study(SpiralSettings(epochs=4), seeds=range(3), out=folder)
+    return result, write_report(result, folder)
 
 
 @in_browser
@@ -59,7 +60,7 @@ def test_the_page_holds_numbers_settings_and_the_paper_beside_ours(tiny):
 
 
 def test_the_pictures_are_pictures(tiny):
-    for path in tiny[1].pictures:
+    for path in tiny[1].figures:
         with Image.open(io.BytesIO(path.read_bytes())) as image:
             assert image.width > 800
             assert len(image.convert("RGB").getcolors(10**6)) > 50
@@ -67,27 +68,27 @@ def test_the_pictures_are_pictures(tiny):
 
 def test_numbers_are_stored_and_the_report_comes_back_from_them(tiny, tmp_path, monkeypatch):
     result, written = tiny
-    stored = json.loads(written.numbers.read_text())
+    stored = json.loads(written.results.read_text())
     assert stored["accuracy"] == {arm.name: result.accuracies(arm) for arm in ARMS}
     assert stored["paired"]["multimix-k5 - manifold-k1"]["n"] == 3
-    monkeypatch.setattr(study, "trained", None)
-    again = page.write(study.rebuilt(result.settings, seeds=result.seeds, out=written.page.parent), tmp_path)
+    monkeypatch.setattr(runs, "train_networks", None)
+    again = write_report(runs.read_runs(result.settings, seeds=result.seeds, out=written.page.parent), tmp_path)
     assert again.page.read_bytes() == written.page.read_bytes()
-    assert again.numbers.read_bytes() == written.numbers.read_bytes()
-    assert [path.read_bytes() for path in again.pictures] == [path.read_bytes() for path in written.pictures]
+    assert again.results.read_bytes() == written.results.read_bytes()
+    assert [path.read_bytes() for path in again.figures] == [path.read_bytes() for path in written.figures]
 
 
 def test_one_seed_and_a_collapsed_run_make_a_page_too(tmp_path):
     weights = (0.0,) * 326  # says label 0 everywhere: no boundary to draw
-    runs = {arm.name: (study.Run(0, 300, 600, weights, 1.0, {"torch": "x"}),) for arm in ARMS}
-    written = page.write(study.SpiralResult(SpiralSettings(), (0,), runs), tmp_path)
+    of_arm = {arm.name: (runs.SpiralRun(0, 300, 600, weights, 1.0, {"torch": "x"}),) for arm in ARMS}
+    written = write_report(runs.SpiralResult(SpiralSettings(), (0,), of_arm), tmp_path)
     text = re.sub(r"base64,[^\"]+", "", html.unescape(written.page.read_text()))
     assert "no mixup: 1 of 1" in text
     assert "nan" not in text.lower()
-    assert json.loads(written.numbers.read_text())["summary"]["none"]["half"] is None
+    assert json.loads(written.results.read_text())["summary"]["none"]["half"] is None
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tiny, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OSError, match="cannot write into"):
-        page.write(tiny[0], tmp_path / "file")
+    with pytest.raises(ValueError, match="out must be a folder, .* is a file"):
+        write_report(tiny[0], tmp_path / "file")

@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from multimix import CutMix, InputMixup, ManifoldMixup, NoMix
-from multimix.lab.studies.variance import enumerated, table_enumeration
-from multimix.lab.studies.variance.enumeration import enumeration_from
-from multimix.lab.studies.variance.sampling import beta_nodes
+from multimix.lab.studies.variance import enumerate_pairs, table_enumeration
+from multimix.lab.studies.variance.parts import beta_nodes, enumeration_from
 
 SAMPLES, NODES = 5, 3
 
@@ -41,7 +40,7 @@ def test_all_pairs_of_a_model(data, method):
     model, x, y = data
     share, weight = beta_nodes(0.7, NODES)
     expected = table_enumeration(table_of(model, x, y, share, isinstance(method, ManifoldMixup)), weight)
-    found = enumerated(model, method, x, y, nodes=NODES)
+    found = enumerate_pairs(model, method, x, y, nodes=NODES)
     assert found.samples == SAMPLES
     for name in ("shared", "averaged", "shared_means", "averaged_means"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9, abs=1e-12)
@@ -49,7 +48,7 @@ def test_all_pairs_of_a_model(data, method):
 
 
 def test_what_is_kept_as_json_comes_back(data):
-    found = enumerated(data[0], InputMixup(), *data[1:], nodes=NODES)
+    found = enumerate_pairs(data[0], InputMixup(), *data[1:], nodes=NODES)
     assert enumeration_from(json.loads(json.dumps(asdict(found)))) == found
 
 
@@ -77,7 +76,7 @@ def test_nodes_integrate_the_beta_law(alpha):
 )
 def test_methods_without_these_parts_are_refused(data, method, sentence):
     with pytest.raises(ValueError, match=sentence):
-        enumerated(data[0], method, *data[1:])
+        enumerate_pairs(data[0], method, *data[1:])
 
 
 def test_one_node_is_refused():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from multimix.lab.studies.variance.closed_form import Estimate
-from multimix.lab.studies.variance.estimators import (
+from multimix.lab.studies.variance.parts import (
     lam_part,
     mean_estimate,
     pair_parts,
@@ -14,6 +13,7 @@ from multimix.lab.studies.variance.estimators import (
     squared_norm,
     trace_variance,
 )
+from multimix.lab.studies.variance.theory import Estimate
 
 PAIRS, SHARES, SIZE = 300, 4, 3
 WEIGHT = torch.tensor([0.1, 0.4, 0.3, 0.2], dtype=torch.float64)

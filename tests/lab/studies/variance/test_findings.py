@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from multimix.lab.studies.variance import Components, Estimate, table_enumeration
-from multimix.lab.studies.variance.cases import QUICK
 from multimix.lab.studies.variance.findings import findings, interval, number
-from multimix.lab.studies.variance.measure import Measured
-from multimix.lab.studies.variance.outcome import Outcome, Side, setups
-from multimix.lab.studies.variance.sampling import Sampled
+from multimix.lab.studies.variance.measure import MeasuredVariance
+from multimix.lab.studies.variance.parts import SampledParts
+from multimix.lab.studies.variance.study import QUICK, Side, VarianceResult, setups
 
 KS = (1, 3, 5, 7, 9)
 
@@ -23,7 +22,7 @@ def outcome(*, fall=0.1, parts=(30.0, 20.0, 0.05), side=2.0, per_pair=1.3, strat
         value *= per_pair if setup.per_pair and setup.pairing == "permutation" else 1
         value *= stratified if setup.sampler == "stratified" else 1
         ratio = None if setup.sampler == "stratified" else Estimate(value / (1 if setup.pairing == "permutation" else 0.52), 0.01)
-        return Measured(k, Estimate(value, 0.02 * value), Estimate(value + 1, 0.1), value / 9, ratio)
+        return MeasuredVariance(k, Estimate(value, 0.02 * value), Estimate(value + 1, 0.1), value / 9, ratio)
 
     measured = {setup: {k: row(setup, k) for k in KS} for setup in setups()}
     some = measured[setups()[0]][5]
@@ -34,8 +33,8 @@ def outcome(*, fall=0.1, parts=(30.0, 20.0, 0.05), side=2.0, per_pair=1.3, strat
         some._replace(variance=Estimate(1.0, 0.1)),
         *[Estimate(1.0, 0.0)] * 2,
     )
-    sampled = Sampled(components, 0.06, 0.2, 10_000, 250)
-    return Outcome(QUICK["digits"], 90.0, 1898, sampled, enumeration, measured, {"low": two, "high": two})
+    sampled = SampledParts(components, 0.06, 0.2, 10_000, 250)
+    return VarianceResult(QUICK["digits"], 90.0, 1898, sampled, enumeration, measured, {"low": two, "high": two})
 
 
 def sentences(**options):

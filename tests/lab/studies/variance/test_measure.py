@@ -8,9 +8,9 @@ from multimix import CutMix, InputMixup, ManifoldMixup, NoMix
 from multimix.lab.studies.variance import (
     Gradients,
     crossover,
-    enumerated,
+    enumerate_pairs,
     large_batch_variance,
-    measured,
+    measure_variance,
     multimix_variance,
     trace_variance,
 )
@@ -33,13 +33,15 @@ def data():
 
 @pytest.fixture(scope="module")
 def exact(data):
-    return enumerated(data[0], method(), *data[1:], nodes=24)
+    return enumerate_pairs(data[0], method(), *data[1:], nodes=24)
 
 
 @pytest.mark.parametrize("per_pair", [False, True])
 def test_independent_pairs_follow_the_closed_form(data, exact, per_pair):
     """2,000 replicates, where the ratio's standard error is about 0.025."""
-    found = measured(data[0], method(per_pair=per_pair), *data[1:], batch=16, pairing="independent", replicates=2000, seed=1)
+    found = measure_variance(
+        data[0], method(per_pair=per_pair), *data[1:], batch=16, pairing="independent", replicates=2000, seed=1
+    )
     assert [row.k for row in found] == [1, 3, 5, 7, 9]
     for row in found:
         expected = multimix_variance(exact.components, k=row.k, batch=16, per_pair=per_pair).value
@@ -50,7 +52,9 @@ def test_independent_pairs_follow_the_closed_form(data, exact, per_pair):
 
 @pytest.mark.parametrize("per_pair", [False, True])
 def test_permutations_follow_their_exact_value(data, exact, per_pair):
-    found = measured(data[0], method(per_pair=per_pair), *data[1:], batch=16, pairing="permutation", replicates=2000, seed=2)
+    found = measure_variance(
+        data[0], method(per_pair=per_pair), *data[1:], batch=16, pairing="permutation", replicates=2000, seed=2
+    )
     one = exact.permutation_variance(k=1, batch=16, per_pair=per_pair)
     for row in found:
         expected = exact.permutation_variance(k=row.k, batch=16, per_pair=per_pair)
@@ -62,10 +66,11 @@ def test_permutations_follow_their_exact_value(data, exact, per_pair):
     assert exact.permutation_variance(k=1, batch=16, per_pair=True) > 1.2 * exact.permutation_variance(k=1, batch=16)
 
 
+@pytest.mark.slow
 def test_proposition_2_on_both_sides(clusters):
     """K = 5 at B_0 / 4 and 4 B_0: the closed forms differ by a factor of 2, and so does what is measured, but for 30 %."""
     chosen, k = InputMixup(), 5
-    parts = enumerated(clusters[0], chosen, *clusters[1:], nodes=24).components
+    parts = enumerate_pairs(clusters[0], chosen, *clusters[1:], nodes=24).components
     b_0 = crossover(parts).value
     assert 20 < b_0 < 80
     for factor, lower, higher in ((0.25, "large", "multi"), (4, "multi", "large")):
@@ -76,8 +81,8 @@ def test_proposition_2_on_both_sides(clusters):
         }
         common = {"pairing": "independent", "replicates": 1000, "seed": 3}
         found = {
-            "multi": measured(clusters[0], chosen, *clusters[1:], ks=(k,), batch=batch, **common)[0].variance.value,
-            "large": measured(clusters[0], chosen, *clusters[1:], ks=(1,), batch=k * batch, **common)[0].variance.value,
+            "multi": measure_variance(clusters[0], chosen, *clusters[1:], ks=(k,), batch=batch, **common)[0].variance.value,
+            "large": measure_variance(clusters[0], chosen, *clusters[1:], ks=(1,), batch=k * batch, **common)[0].variance.value,
         }
         assert formula[higher] > 1.7 * formula[lower]
         assert found[higher] > 1.4 * found[lower]
@@ -105,7 +110,7 @@ def test_stratified_shares_leave_the_mean_gradient_as_it_is(clusters, pairing, p
 def test_stratified_shares_take_off_most_of_the_variance_over_shares(data, exact):
     """Independent pairs, a λ for each: iid is (V + 4 V_pairs) / 5B, and no sampler can go below V_pairs / B."""
     chosen = method(per_pair=True, sampler="stratified")
-    found = measured(data[0], chosen, *data[1:], ks=(5,), batch=16, pairing="independent", replicates=2000, seed=7)[0]
+    found = measure_variance(data[0], chosen, *data[1:], ks=(5,), batch=16, pairing="independent", replicates=2000, seed=7)[0]
     floor = exact.components.pairs / 16
     iid = multimix_variance(exact.components, k=5, batch=16, per_pair=True).value
     assert found.ratio is None
@@ -122,7 +127,7 @@ def test_any_model_and_other_methods_can_be_measured():
     y = torch.arange(9) % 3
     for chosen in (InputMixup(), CutMix(), CutMix(per_pair=True), ManifoldMixup(layers=(None, "1"))):
         for pairing in ("independent", "permutation"):
-            found = measured(model, chosen, x, y, ks=(1, 3), batch=4, pairing=pairing, replicates=60)
+            found = measure_variance(model, chosen, x, y, ks=(1, 3), batch=4, pairing=pairing, replicates=60)
             assert found[0].variance.low > 0
             assert found[1].variance.value < found[0].variance.value
             assert found[0].squared_norm.value > found[0].variance.value
@@ -132,7 +137,7 @@ def test_any_model_and_other_methods_can_be_measured():
 def test_the_seed_decides_and_the_global_stream_stays(data):
     state = torch.get_rng_state()
     first, again, other = (
-        measured(*data[:1], method(), *data[1:], ks=(2,), replicates=5, batch=8, seed=seed) for seed in (1, 1, 2)
+        measure_variance(*data[:1], method(), *data[1:], ks=(2,), replicates=5, batch=8, seed=seed) for seed in (1, 1, 2)
     )
     assert first == again != other
     assert torch.equal(state, torch.get_rng_state())
@@ -151,9 +156,9 @@ def test_the_seed_decides_and_the_global_stream_stays(data):
 )
 def test_options_are_checked(data, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        measured(data[0], method(), *data[1:], **{"batch": 8} | options)
+        measure_variance(data[0], method(), *data[1:], **{"batch": 8} | options)
 
 
 def test_a_method_without_pairs_is_refused(data):
     with pytest.raises(ValueError, match="method must mix pairs in every batch"):
-        measured(data[0], NoMix(), *data[1:])
+        measure_variance(data[0], NoMix(), *data[1:])

@@ -30,10 +30,10 @@ def brute_force(table, k, batch, per_pair):
     return square / whole - mean @ mean / whole**2
 
 
-CASES = [(4, 1), (4, 2), (4, 3), (3, 3), (4, 4), (5, 4), (2, 2), (1, 1)]
+CASES = [(4, 1), (4, 2), (4, 3), (5, 4), (2, 2), (1, 1)]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize(("samples", "batch"), CASES)
 def test_shares_common_to_the_batch(samples, batch, k):
     table = table_of(samples)
@@ -41,7 +41,7 @@ def test_shares_common_to_the_batch(samples, batch, k):
     assert found.permutation_variance(k=k, batch=batch) == pytest.approx(brute_force(table, k, batch, False), abs=1e-10)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize(("samples", "batch"), [case for case in CASES if case[1] < 4])
 def test_shares_for_each_pair(samples, batch, k):
     table = table_of(samples)

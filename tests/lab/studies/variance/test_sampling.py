@@ -6,14 +6,14 @@ from dataclasses import asdict
 import pytest
 
 from multimix import InputMixup, ManifoldMixup
-from multimix.lab.studies.variance import crossover, enumerated, sampled_components
-from multimix.lab.studies.variance.sampling import sampled_from
+from multimix.lab.studies.variance import crossover, enumerate_pairs, sampled_components
+from multimix.lab.studies.variance.parts import sampled_from
 
 
 @pytest.mark.parametrize("method", [InputMixup(), ManifoldMixup(alpha=0.5, layers=("1",))], ids=lambda m: m.name)
 def test_sampled_parts_agree_with_all_pairs(clusters, method):
     """Six intervals of 95 % at fixed seeds; each is widened by half, so that one in 300 misses by chance."""
-    exact = enumerated(clusters[0], method, *clusters[1:], nodes=16).components
+    exact = enumerate_pairs(clusters[0], method, *clusters[1:], nodes=16).components
     found = sampled_components(clusters[0], method, *clusters[1:], pairs=4000, groups=100, group=20, nodes=16, seed=1)
     expected = (exact.total, exact.pairs, exact.lam)
     for estimate, truth in zip(found.components.estimates, expected, strict=True):

@@ -7,7 +7,7 @@ import torch
 
 from multimix.lab.studies import variance
 from multimix.lab.studies.variance import study
-from multimix.lab.studies.variance.cases import FULL, case_of, trained_weights
+from multimix.lab.studies.variance.study import FULL, train_weights, trained_case
 
 
 def units_of(out):
@@ -59,7 +59,7 @@ def test_a_damaged_piece_is_named_and_computed_again(tiny, files, tmp_path):
 
 
 def test_rebuild_computes_nothing(tiny, files, monkeypatch):
-    monkeypatch.setattr(study, "computed", lambda *_: pytest.fail("rebuild must not compute"))
+    monkeypatch.setattr(study, "compute_piece", lambda *_: pytest.fail("rebuild must not compute"))
     before = files.page.read_bytes()
     files.page.unlink()
     again = variance.variance(settings=tiny, out=files.page.parent, rebuild=True)
@@ -91,9 +91,9 @@ def test_the_number_of_threads_is_given_back(files):
 @pytest.mark.parametrize("data", ["spiral", "digits"])
 def test_weights_and_data_come_back_exactly(tiny, data):
     settings = tiny[data]
-    kept = json.loads(json.dumps(trained_weights(settings)))
-    assert kept == trained_weights(settings)
-    case = case_of(settings, kept["weights"])
+    kept = json.loads(json.dumps(train_weights(settings)))
+    assert kept == train_weights(settings)
+    case = trained_case(settings, kept["weights"])
     assert torch.nn.utils.parameters_to_vector(case.model.parameters()).tolist() == kept["weights"]
     assert len(case.x) == len(case.y) == settings.samples
     assert not case.model.training

@@ -1,6 +1,6 @@
 """The paper's accuracies and errors: what training alone measures."""
 
-from ...studies.spiral.settings import ARMS, K5
+from ...recipes.spiral import ARMS, K5
 from .base import DEMO, INTERPOLATIONS, METHODS, Column, PaperTable, TableRow
 
 SPIRAL = PaperTable(

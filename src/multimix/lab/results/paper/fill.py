@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ...recipes import SCALES, recipe
 from ...recipes.arms import arm_names
 from ...recipes.base import Scale
+from ...recipes.spiral import COLLAPSED, SpiralSettings
 from ...statistics import Paired, Summary, paired, summary
-from ...studies.spiral.settings import COLLAPSED, SpiralSettings
 from ..aggregate import CHANGED, Gathered, Line, Rows, gathered, named
 from .base import DEMO, Column, Key, PaperTable, TableRow
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....warmup import warmup
 from ...storage import Store, write_atomically
-from ...study import Written, one_thread
+from ..files import StudyFiles, one_thread
 from .arms import arms
 from .comparison import ERROR, TESTED, Results, compared, findings
 from .data import CLASSES, image_count
@@ -29,7 +29,7 @@ def digits(
     settings: Settings | None = None,
     progress: Callable[[Sequence[Run]], Iterable[Run]] = iter,
     note: Callable[[str], None] = print,
-) -> Written:
+) -> StudyFiles:
     """``digits.html``, ``digits.json`` and the figures, in ``out``: every method at every K on scikit-learn's digits.
 
     No ``methods`` means all that can be trained; no mixing is always there, to compare with. A finished run is kept in ``out``
@@ -51,7 +51,7 @@ def digits(
     return written(results, settings, Path(out), quick)
 
 
-def written(results: Results, settings: Settings, out: Path, quick: bool = False) -> Written:
+def written(results: Results, settings: Settings, out: Path, quick: bool = False) -> StudyFiles:
     """The page, the JSON file and the figures of ``results``; those of a quick look have other names and say what it is."""
     stem = "digits-quick" if quick else "digits"
     all_compared = [compared(results, metric) for metric in TESTED]
@@ -67,4 +67,4 @@ def written(results: Results, settings: Settings, out: Path, quick: bool = False
     for path, content in (files | pictures).items():
         write_atomically(path, content)
     page_path, json_path = files
-    return Written(page_path, json_path, tuple(pictures), terminal_table("Digits", results, all_compared), tuple(sentences))
+    return StudyFiles(page_path, json_path, tuple(pictures), terminal_table("Digits", results, all_compared), tuple(sentences))

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...storage import Store, write_atomically
-from ...study import Written, one_thread
 from ..digits.comparison import TESTED, Results, compared, findings
 from ..digits.figures import strip_figure
 from ..digits.page import terminal_table
 from ..digits.runs import Run, check_runs, obtained, results_json
+from ..files import StudyFiles, one_thread
 from .figures import cloud_figure
 from .page import page
 from .train import PointSettings, arms, outcome
@@ -28,7 +28,7 @@ def points(
     settings: PointSettings | None = None,
     progress: Callable[[Sequence[Run]], Iterable[Run]] = iter,
     note: Callable[[str], None] = print,
-) -> Written:
+) -> StudyFiles:
     """``points.html``, ``points.json`` and the figures, in ``out``: SageMix at every K and no mixing on clouds of points.
 
     A finished run is kept in ``out`` and not trained again, so a study that was stopped goes on and one with more seeds adds to
@@ -48,7 +48,7 @@ def points(
     return written(results, settings, Path(out), quick)
 
 
-def written(results: Results, settings: PointSettings, out: Path, quick: bool = False) -> Written:
+def written(results: Results, settings: PointSettings, out: Path, quick: bool = False) -> StudyFiles:
     """The page, the JSON file and the figures of ``results``; those of a quick look have other names and say what it is."""
     stem = "points-quick" if quick else "points"
     all_compared = [compared(results, metric) for metric in TESTED]
@@ -63,4 +63,4 @@ def written(results: Results, settings: PointSettings, out: Path, quick: bool = 
         write_atomically(path, content)
     page_path, json_path = files
     table = terminal_table("Clouds of points", results, all_compared)
-    return Written(page_path, json_path, tuple(pictures), table, tuple(sentences))
+    return StudyFiles(page_path, json_path, tuple(pictures), table, tuple(sentences))

@@ -7,13 +7,15 @@ import torch
 from torch import Generator, Tensor
 
 from ....sampling import seeded
-from .settings import CLASSES, SpiralSettings
+from ...recipes.spiral import SpiralSettings
 
-# A seed's four streams: nothing drawn in one moves another, so all methods see the same data, start and batches.
+CLASSES = 2
+
+# A seed's four random streams. No draw in one moves another, so all methods see the same data, initial weights and batches.
 DATA, START, ORDER, MIXING = range(4)
 
 
-class Spiral(NamedTuple):
+class SpiralData(NamedTuple):
     """Points ``x [N, 2]`` in float64 and labels in {0, 1}; ``flipped`` marks the training labels that are wrong."""
 
     x: Tensor
@@ -23,20 +25,20 @@ class Spiral(NamedTuple):
     y_test: Tensor
 
 
-def spiral(settings: SpiralSettings, seed: int) -> Spiral:
+def spiral_data(settings: SpiralSettings, seed: int) -> SpiralData:
     """The data of one seed: balanced splits, then exactly ``flipped`` wrong training labels; the test labels stay clean."""
     generator = seeded(seed, DATA)
     label = torch.arange(CLASSES).repeat_interleave(settings.samples // CLASSES)
-    x = points(label, settings.turns, settings.noise, generator)
+    x = spiral_points(label, settings.turns, settings.noise, generator)
     # Points are independent within a class, so the first ones of each class are as good a sample as any.
     in_class = torch.arange(settings.samples) % (settings.samples // CLASSES)
     train = in_class < settings.train // CLASSES
     wrong = torch.randperm(settings.train, generator=generator)[: settings.flipped]
     flipped = torch.zeros(settings.train, dtype=torch.bool).index_fill(0, wrong, True)
-    return Spiral(x[train], torch.where(flipped, 1 - label[train], label[train]), flipped, x[~train], label[~train])
+    return SpiralData(x[train], torch.where(flipped, 1 - label[train], label[train]), flipped, x[~train], label[~train])
 
 
-def points(label: Tensor, turns: float, noise: float, generator: Generator) -> Tensor:
+def spiral_points(label: Tensor, turns: float, noise: float, generator: Generator) -> Tensor:
     """``[N, 2]``: radius u and angle 2π·turns·u (+π for label 1) with u uniform on 0 … 1, plus Gaussian noise."""
     u = torch.rand(len(label), dtype=torch.float64, generator=generator)
     angle = 2 * math.pi * turns * u + math.pi * label.double()

@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .data import Spiral, spiral
+from ...recipes.spiral import ARMS, COLLAPSED, SpiralArm, SpiralSettings
+from .data import SpiralData, spiral_data
 from .findings import summaries
-from .nets import with_weights
-from .settings import ARMS, COLLAPSED, Arm, SpiralSettings
-from .study import Run, SpiralResult
+from .runs import SpiralResult, SpiralRun
+from .training import net_with_weights
 
 INK, SOFT, WARNING = "#1d1d22", "#5c5c66", "#b3261e"
 CLASS_COLORS = ("#1f5fbf", "#d9700a")
@@ -28,7 +28,7 @@ Part = Literal["training", "test"]
 
 def data_figure(settings: SpiralSettings, seed: int, parts: Sequence[Part] = ("training", "test")) -> Figure:
     """The training labels with the wrong ones ringed, and the clean test labels beside them; one part alone has no legend."""
-    data = spiral(settings, seed)
+    data = spiral_data(settings, seed)
     figure, panels = _panels(len(parts))
     for axes, part in zip(panels, parts, strict=True):
         if part == "training":
@@ -42,7 +42,7 @@ def data_figure(settings: SpiralSettings, seed: int, parts: Sequence[Part] = ("t
     return figure
 
 
-def boundary_figure(result: SpiralResult, arms: Sequence[Arm] = ARMS) -> Figure:
+def boundary_figure(result: SpiralResult, arms: Sequence[SpiralArm] = ARMS) -> Figure:
     """The median run of every arm: class 1's probability as colour, the boundary as a line, that seed's training points."""
     figure, panels = _panels(len(arms))
     for axes, arm in zip(panels, arms, strict=True):
@@ -52,7 +52,7 @@ def boundary_figure(result: SpiralResult, arms: Sequence[Arm] = ARMS) -> Figure:
         axes.imshow(field, origin="lower", extent=sides, cmap=FIELD, vmin=0, vmax=1, interpolation="bilinear")
         if float(field.min()) < 0.5 < float(field.max()):
             axes.contour(line, line, field, levels=[0.5], colors=INK, linewidths=1.6)
-        _training_points(axes, spiral(result.settings, run.seed), size=11)
+        _training_points(axes, spiral_data(result.settings, run.seed), size=11)
         _frame(axes, f"{arm.words}\nmedian run (seed {run.seed}): {run.accuracy:.2f} %")
     if len(arms) > 1:
         _legend_below(figure, [*_point_legend(), Line2D([], [], color=INK, linewidth=1.6, label="decision boundary")])
@@ -68,11 +68,11 @@ def accuracy_figure(result: SpiralResult) -> Figure:
     values = [result.accuracies(arm) for arm in ARMS]
     for seed in range(len(result.seeds)):
         axes.plot([column[seed] for column in columns], [value[seed] for value in values], color="#d5d5dc", lw=0.8, zorder=1)
-    for place, (arm, color, found) in enumerate(zip(ARMS, ARM_COLORS, summaries(result).values(), strict=True)):
+    for place, (arm, color, summary) in enumerate(zip(ARMS, ARM_COLORS, summaries(result).values(), strict=True)):
         axes.scatter(columns[place], values[place], s=26, color=color, alpha=0.75, linewidths=0, zorder=2)
-        error = found.half if found.n > 1 else 0.0
-        axes.errorbar(place + 0.3, found.mean, yerr=error, fmt="o", color=INK, ms=6, capsize=5, lw=1.6, zorder=3)
-        axes.plot([place - 0.22, place + 0.22], [found.median] * 2, color=INK, lw=1.6, zorder=3)
+        error = summary.half if summary.n > 1 else 0.0
+        axes.errorbar(place + 0.3, summary.mean, yerr=error, fmt="o", color=INK, ms=6, capsize=5, lw=1.6, zorder=3)
+        axes.plot([place - 0.22, place + 0.22], [summary.median] * 2, color=INK, lw=1.6, zorder=3)
         axes.scatter([place + 0.42], [arm.paper], marker="D", s=40, facecolor="white", edgecolor=WARNING, lw=1.5, zorder=3)
     if min(map(min, values)) < COLLAPSED + 5:
         axes.axhline(COLLAPSED, color=WARNING, lw=1, ls=":")
@@ -88,16 +88,16 @@ def accuracy_figure(result: SpiralResult) -> Figure:
     return figure
 
 
-def boundary_field(run: Run, settings: SpiralSettings) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def boundary_field(run: SpiralRun, settings: SpiralSettings) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The places of a square grid along one axis, and class 1's probability ``[y, x]`` on it."""
     line = torch.linspace(-EDGE, EDGE, GRID)
     grid = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
     with torch.no_grad():
-        share = with_weights(torch.tensor(run.weights), settings.slope)(grid).softmax(dim=1)[:, 1]
+        share = net_with_weights(torch.tensor(run.weights), settings.slope)(grid).softmax(dim=1)[:, 1]
     return line.numpy(), share.reshape(GRID, GRID).numpy()
 
 
-def _training_points(axes: Any, data: Spiral, size: float) -> None:
+def _training_points(axes: Any, data: SpiralData, size: float) -> None:
     _scatter(axes, data.x, data.y, size)
     wrong = data.x[data.flipped].numpy()
     axes.scatter(wrong[:, 0], wrong[:, 1], s=3.6 * size, facecolor="none", edgecolor=INK, linewidths=0.9)

@@ -3,19 +3,19 @@
 import math
 from typing import NamedTuple
 
+from ...recipes.spiral import ARMS, COLLAPSED, K1, K5, NONE, SpiralArm, SpiralSettings
 from ...statistics import Paired, Summary, paired, summary
-from .settings import ARMS, COLLAPSED, K1, K5, NONE, Arm, SpiralSettings
-from .study import SpiralResult
+from .runs import SpiralResult
 
 # Fixed before these runs were made, from an earlier study with another trainer; for 20 seeds or more at the full settings.
 MIN_SEEDS, MIN_GAIN, MIN_WINS, MAX_LOSS, MAX_COLLAPSED = 20, 3.0, 0.75, 1.5, 0.05
 
 
-class Comparison(NamedTuple):
+class SpiralComparison(NamedTuple):
     """``first − second`` over the same seeds, in points of accuracy; ``paper`` is the difference of the paper's single runs."""
 
-    first: Arm
-    second: Arm
+    first: SpiralArm
+    second: SpiralArm
     paired: Paired
     differences: tuple[float, ...]
 
@@ -34,34 +34,34 @@ def summaries(result: SpiralResult) -> dict[str, Summary]:
     return {arm.name: summary(result.accuracies(arm)) for arm in ARMS}
 
 
-def collapsed(result: SpiralResult, arm: Arm) -> int:
+def collapsed(result: SpiralResult, arm: SpiralArm) -> int:
     """How many runs of an arm ended below the threshold."""
     return sum(accuracy < COLLAPSED for accuracy in result.accuracies(arm))
 
 
-def comparisons(result: SpiralResult) -> tuple[Comparison, ...]:
+def comparisons(result: SpiralResult) -> tuple[SpiralComparison, ...]:
     """K = 1 against none, K = 5 against none, K = 5 against K = 1."""
-    return tuple(_compared(result, first, second) for first, second in ((K1, NONE), (K5, NONE), (K5, K1)))
+    return tuple(_compare(result, first, second) for first, second in ((K1, NONE), (K5, NONE), (K5, K1)))
 
 
-def sentences(result: SpiralResult) -> list[str]:
+def findings(result: SpiralResult) -> list[str]:
     """What the data do and do not show, in words."""
-    said = [_sentence(comparison) for comparison in comparisons(result)]
-    said.append(_paper_sentence(comparisons(result)[-1]))
-    fallen = {arm.words: collapsed(result, arm) for arm in ARMS if collapsed(result, arm)}
-    if fallen:
-        counts = "; ".join(f"{words}: {count} of {len(result.seeds)}" for words, count in fallen.items())
-        said.append(
+    compared = comparisons(result)
+    sentences = [*(_sentence(comparison) for comparison in compared), _paper_sentence(compared[-1])]
+    failed = {arm.words: collapsed(result, arm) for arm in ARMS if collapsed(result, arm)}
+    if failed:
+        counts = "; ".join(f"{words}: {count} of {len(result.seeds)}" for words, count in failed.items())
+        sentences.append(
             f"Some runs collapsed, that is, ended below {COLLAPSED:.0f} % ({counts}). One such run moves a mean by a point or "
             "more, so read the medians beside the means."
         )
     if result.settings.epochs < SpiralSettings().epochs:
-        said.insert(
+        sentences.insert(
             0,
             f"This was a short run ({result.settings.epochs:,} of {SpiralSettings().epochs:,} epochs, {len(result.seeds)} "
             f"seed{'s' if len(result.seeds) > 1 else ''}): it shows that everything works, not how the methods compare.",
         )
-    return said
+    return sentences
 
 
 def expectations(result: SpiralResult) -> list[tuple[str, str, bool]]:
@@ -78,13 +78,8 @@ def expectations(result: SpiralResult) -> list[tuple[str, str, bool]]:
     for arm in ARMS:
         allowed = int(MAX_COLLAPSED * len(result.seeds)) if arm is NONE else 0
         count = collapsed(result, arm)
-        rows.append(
-            (
-                f"{arm.short}: at most {allowed} collapsed" if allowed else f"{arm.short}: none collapsed",
-                str(count),
-                count <= allowed,
-            )
-        )
+        words = f"{arm.short}: at most {allowed} collapsed" if allowed else f"{arm.short}: none collapsed"
+        rows.append((words, str(count), count <= allowed))
     return rows
 
 
@@ -103,16 +98,18 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.095 else f"{p:.2g}" if p >= 1e-3 else f"{p:.0e}".replace("e-0", "e-").replace("-", "−")
 
 
-def _compared(result: SpiralResult, first: Arm, second: Arm) -> Comparison:
+def _compare(result: SpiralResult, first: SpiralArm, second: SpiralArm) -> SpiralComparison:
     # Compared as whole numbers of right answers: percentages that should tie differ in their last bits.
     ours, theirs = ([run.right for run in result.runs[arm.name]] for arm in (first, second))
     per_answer = 100 / result.runs[first.name][0].tested
     found = paired(ours, theirs)
     differences = tuple((a - b) * per_answer for a, b in zip(ours, theirs, strict=True))
-    return Comparison(first, second, found._replace(mean=found.mean * per_answer, half=found.half * per_answer), differences)
+    return SpiralComparison(
+        first, second, found._replace(mean=found.mean * per_answer, half=found.half * per_answer), differences
+    )
 
 
-def _sentence(comparison: Comparison) -> str:
+def _sentence(comparison: SpiralComparison) -> str:
     first, second, found, differences = comparison
     if found.n == 1:
         return f"One seed cannot compare {first.words} with {second.words}; they differ by {signed(found.mean)} points here."
@@ -137,7 +134,7 @@ def _sentence(comparison: Comparison) -> str:
     return text
 
 
-def _paper_sentence(comparison: Comparison) -> str:
+def _paper_sentence(comparison: SpiralComparison) -> str:
     found, paper = comparison.paired, comparison.paper
     reach = sum(difference >= paper - 1e-9 for difference in comparison.differences)
     if found.n == 1:

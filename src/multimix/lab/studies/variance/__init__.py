@@ -1,29 +1,33 @@
 """The variance of multi-mix's gradient at fixed weights: measured, by formula and exactly, for any model and data."""
 
-from ...study import Written
-from .closed_form import Components, Estimate, Range, crossover, large_batch_variance, multimix_variance
-from .enumeration import enumerated
-from .estimators import squared_norm, trace_variance
 from .gradients import Gradients
-from .measure import Measured, Pairing, measured
-from .permutation import Enumeration, table_enumeration
-from .sampling import Sampled, sampled_components
-from .study import variance
+from .measure import MeasuredVariance, Pairing, measure_variance
+from .page import variance
+from .parts import SampledParts, enumerate_pairs, sampled_components, squared_norm, trace_variance
+from .theory import (
+    Components,
+    Enumeration,
+    Estimate,
+    Range,
+    crossover,
+    large_batch_variance,
+    multimix_variance,
+    table_enumeration,
+)
 
 __all__ = [
     "Components",
     "Enumeration",
     "Estimate",
     "Gradients",
-    "Measured",
+    "MeasuredVariance",
     "Pairing",
     "Range",
-    "Sampled",
-    "Written",
+    "SampledParts",
     "crossover",
-    "enumerated",
+    "enumerate_pairs",
     "large_batch_variance",
-    "measured",
+    "measure_variance",
     "multimix_variance",
     "sampled_components",
     "squared_norm",

@@ -2,10 +2,10 @@
 
 import math
 
-from .closed_form import Estimate, large_batch_variance
-from .estimators import ratio
 from .measure import Pairing
-from .outcome import Outcome, Side
+from .parts import ratio
+from .study import Side, VarianceResult
+from .theory import Estimate, large_batch_variance
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -24,31 +24,31 @@ def interval(found: Estimate) -> str:
     return f"{found.value:,.{places}f} ± {found.half:,.{places}f}"
 
 
-def findings(outcome: Outcome) -> list[str]:
+def findings(result: VarianceResult) -> list[str]:
     """One sentence or two for each question of the study."""
     return [
-        _closed_form(outcome),
-        _drop(outcome),
-        _crossover(outcome),
-        *_sides(outcome),
-        _plug_in(outcome),
-        _per_pair(outcome),
-        _stratified(outcome),
-        _identity(outcome),
+        _closed_form(result),
+        _drop(result),
+        _crossover(result),
+        *_sides(result),
+        _plug_in(result),
+        _per_pair(result),
+        _stratified(result),
+        _identity(result),
     ]
 
 
-def compared(found: Estimate) -> str:
+def compare_with_one(found: Estimate) -> str:
     """How a ratio compares with 1, as far as its interval tells."""
     if found.high < 1:
         return "lower"
     return "higher" if found.low > 1 else "not told apart"
 
 
-def _closed_form(outcome: Outcome) -> str:
-    settings = outcome.settings
+def _closed_form(result: VarianceResult) -> str:
+    settings = result.settings
     ratios = [
-        ratio(outcome.at("independent", k, per_pair=per_pair).variance, outcome.formula(k, per_pair=per_pair))
+        ratio(result.at("independent", k, per_pair=per_pair).variance, result.formula(k, per_pair=per_pair))
         for per_pair in (False, True)
         for k in settings.ks
     ]
@@ -61,17 +61,17 @@ def _closed_form(outcome: Outcome) -> str:
     )
 
 
-def _drop(outcome: Outcome) -> str:
-    k, base = outcome.settings.compared_k, outcome.settings.ks[0]
+def _drop(result: VarianceResult) -> str:
+    k, base = result.settings.compared_k, result.settings.ks[0]
 
     def fall(pairing: Pairing) -> Estimate:
-        found = outcome.at(pairing, k).ratio
+        found = result.at(pairing, k).ratio
         assert found is not None
         return Estimate(100 * (1 - found.value), 100 * found.half)
 
-    formula = 100 * (1 - outcome.formula(k).value / outcome.formula(base).value)
+    formula = 100 * (1 - result.formula(k).value / result.formula(base).value)
     independent, permuted = fall("independent"), fall("permutation")
-    exact, first = outcome.exact(k), outcome.exact(base)
+    exact, first = result.exact(k), result.exact(base)
     known = f" (exactly {100 * (1 - exact / first):.0f} %)" if exact is not None and first is not None else ""
     if permuted.high < formula:
         verdict = "With the pairing that training uses, more interpolations gain less than the formula says."
@@ -86,15 +86,15 @@ def _drop(outcome: Outcome) -> str:
     )
 
 
-def _crossover(outcome: Outcome) -> str:
-    b_0, batch, k = outcome.crossover, outcome.settings.batch, outcome.settings.compared_k
+def _crossover(result: VarianceResult) -> str:
+    b_0, batch, k = result.crossover, result.settings.batch, result.settings.compared_k
     if not math.isfinite(b_0.value):
         return "V_λ cannot be told from 0, so B_0 has no finite estimate."
-    if outcome.enumeration is not None:
+    if result.enumeration is not None:
         source = "from every pair of the training samples"
     else:
         source = f"95 % interval {number(b_0.low)} to {number(b_0.high)}"
-    multi, large = outcome.formula(k), large_batch_variance(outcome.components, rows=k * batch)
+    multi, large = result.formula(k), large_batch_variance(result.components, rows=k * batch)
     lower = "multi-mix" if multi.value < large.value else "large-batch mixup"
     return (
         f"B_0 = V_pairs / V_λ = {number(b_0.value)} ({source}). At B = {batch} the closed form gives {number(multi.value)} for "
@@ -103,8 +103,8 @@ def _crossover(outcome: Outcome) -> str:
     )
 
 
-def _sides(outcome: Outcome) -> list[str]:
-    found = [_side(outcome, name, side) for name, side in outcome.sides.items()]
+def _sides(result: VarianceResult) -> list[str]:
+    found = [_side(result, name, side) for name, side in result.sides.items()]
     if len(found) < 2:
         found.append(
             "Proposition 2 was not measured on both sides of B_0: its batches there are too large for the time of this study."
@@ -112,13 +112,13 @@ def _sides(outcome: Outcome) -> list[str]:
     return found
 
 
-def _side(outcome: Outcome, name: str, side: Side) -> str:
-    k, seen = outcome.settings.compared_k, ratio(side.multi.variance, side.large.variance)
+def _side(result: VarianceResult, name: str, side: Side) -> str:
+    k, seen = result.settings.compared_k, ratio(side.multi.variance, side.large.variance)
     expected = side.multi_formula.value / side.large_formula.value
     verdict = {"lower": "multi-mix is lower", "higher": "large-batch mixup is lower"}.get(
-        compared(seen), "no difference is shown"
+        compare_with_one(seen), "no difference is shown"
     )
-    agrees = compared(seen) == ("higher" if name == "low" else "lower")
+    agrees = compare_with_one(seen) == ("higher" if name == "low" else "lower")
     return (
         f"At {'a quarter of' if name == 'low' else 'four times'} B_0 (B = {side.batch:,}, K = {k}) the variance of multi-mix is "
         f"{interval(seen)} times that of mixup of {k * side.batch:,} pairs with one λ (closed form {expected:.2f}): {verdict}, "
@@ -126,42 +126,42 @@ def _side(outcome: Outcome, name: str, side: Side) -> str:
     )
 
 
-def _plug_in(outcome: Outcome) -> str:
-    sampled, parts = outcome.sampled, outcome.components
+def _plug_in(result: VarianceResult) -> str:
+    sampled, parts = result.sampled, result.components
     naive = parts.pairs / sampled.plug_in_group
     predicted = parts.lam + (parts.total - parts.pairs - parts.lam) / sampled.group
     return (
         f"The naive V_λ from {sampled.group} pairs is {number(sampled.plug_in_group)} on average (predicted: "
         f"{number(predicted)}) where the unbiased one is {number(parts.lam)}: it would put B_0 at {number(naive)} instead of "
-        f"{number(outcome.crossover.value)}."
+        f"{number(result.crossover.value)}."
     )
 
 
-def _per_pair(outcome: Outcome) -> str:
+def _per_pair(result: VarianceResult) -> str:
     words = {"lower": "lower", "higher": "higher", "not told apart": "neither lower nor higher as far as the interval tells"}
-    base = outcome.settings.ks[0]
+    base = result.settings.ks[0]
     parts = []
     for pairing, name in (("independent", "independent pairs"), ("permutation", "a permutation of the batch")):
-        own, shared = (outcome.at(pairing, base, per_pair=per_pair).variance for per_pair in (True, False))  # type: ignore[arg-type]
+        own, shared = (result.at(pairing, base, per_pair=per_pair).variance for per_pair in (True, False))  # type: ignore[arg-type]
         found = ratio(own, shared)
-        parts.append(f"{interval(found)} with {name} ({words[compared(found)]})")
+        parts.append(f"{interval(found)} with {name} ({words[compare_with_one(found)]})")
     return f"At K = {base}, a λ for each pair instead of one for the batch multiplies the variance by {' and by '.join(parts)}."
 
 
-def _stratified(outcome: Outcome) -> str:
-    k = outcome.settings.compared_k
+def _stratified(result: VarianceResult) -> str:
+    k = result.settings.compared_k
     parts, seen = [], []
-    for setup, rows in outcome.measured.items():
+    for setup, rows in result.measured.items():
         if setup.sampler == "stratified" and k in rows:
-            found = ratio(rows[k].variance, outcome.at(setup.pairing, k, per_pair=setup.per_pair).variance)
-            seen.append(compared(found))
+            found = ratio(rows[k].variance, result.at(setup.pairing, k, per_pair=setup.per_pair).variance)
+            seen.append(compare_with_one(found))
             parts.append(f"{interval(found)} ({setup.pairing}, λ per {'pair' if setup.per_pair else 'batch'})")
     lower = f"{seen.count('lower')} of {len(seen)} intervals lie below 1 and {seen.count('higher')} above"
     return f"At K = {k}, stratified λ multiply the variance of iid λ by {', '.join(parts)}: {lower}."
 
 
-def _identity(outcome: Outcome) -> str:
-    row = outcome.at("permutation", outcome.settings.ks[0])
+def _identity(result: VarianceResult) -> str:
+    row = result.at("permutation", result.settings.ks[0])
     return (
         f"The identity with (E‖g̃‖)², as printed in the paper, would give {number(row.printed)} for the variance at K = "
         f"{row.k} with a permutation, which is {interval(row.variance)}; E‖g̃‖² alone, the surrogate, is "

@@ -11,15 +11,14 @@ from ....checks import check_choice
 from ....methods import InputMixup, ManifoldMixup, Method, PairMethod
 from ....plan import Plan, SharePlan
 from ....sampling import random_partner, sample_path, seeded
-from .closed_form import Estimate, check_size
-from .estimators import deviations, mean_estimate, paired_ratio, squared_norm
 from .gradients import ROWS, Gradients
-from .sampling import check_pairs
+from .parts import check_pairs, deviations, mean_estimate, paired_ratio, squared_norm
+from .theory import Estimate, check_size
 
 Pairing = Literal["independent", "permutation"]
 
 
-class Measured(NamedTuple):
+class MeasuredVariance(NamedTuple):
     """One K: trace variance, E‖g̃‖², the paper's printed E‖g̃‖² − (E‖g̃‖)², and the ratio to the first K of the same draws.
 
     Where every K has draws of its own there is no ``ratio``.
@@ -39,7 +38,7 @@ class Batch(NamedTuple):
     plan: Plan
 
 
-def measured(
+def measure_variance(
     model: nn.Module,
     method: Method,
     x: Tensor,
@@ -50,7 +49,7 @@ def measured(
     pairing: Pairing = "permutation",
     replicates: int = 1000,
     seed: int = 0,
-) -> tuple[Measured, ...]:
+) -> tuple[MeasuredVariance, ...]:
     """The variance of the gradient of one step for every K, from ``replicates`` independent batches.
 
     ``independent`` pairs are drawn with replacement, as the proofs assume; a ``permutation`` pairs a batch, drawn without
@@ -119,8 +118,8 @@ def _shuffled(plan: Plan, generator: Generator) -> Plan:
     return replace(plan, share=plan.share.gather(0, order))
 
 
-def _measured(k: int, grad: Tensor, first: Tensor | None = None) -> Measured:
+def _measured(k: int, grad: Tensor, first: Tensor | None = None) -> MeasuredVariance:
     own = deviations(grad)
     norm = squared_norm(grad)
     printed = norm.value - float(grad.double().norm(dim=1).mean()) ** 2
-    return Measured(k, mean_estimate(own), norm, printed, None if first is None else paired_ratio(own, first))
+    return MeasuredVariance(k, mean_estimate(own), norm, printed, None if first is None else paired_ratio(own, first))

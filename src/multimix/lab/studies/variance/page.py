@@ -1,16 +1,89 @@
-"""The study's page: the two propositions as they hold, then what was measured; and the table for the terminal."""
+"""The report of the variance study: the two propositions as they hold, figures, tables, and the table for the terminal."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from rich.table import Table
 
-from ...results.html import document, heading, paragraph, picture, table
-from .cases import Data
-from .closed_form import Estimate, crossover
-from .estimators import ratio
-from .findings import interval, number
-from .outcome import Outcome
-from .propositions import propositions
+from ...results.html import document, heading, paragraph, picture, png, preformatted, table
+from ...storage import environment
+from ..files import StudyFiles, write_study
+from .findings import findings, interval, number
+from .measure import Pairing
+from .parts import ratio
+from .study import FULL, QUICK, Data, Unit, VarianceResult, VarianceSettings, run_study
+from .theory import Components, Estimate, crossover, large_batch_variance, multimix_variance
+
+# Short lines without columns, since they wrap on a phone.
+SYMBOLS = """\
+g(pair, λ): the gradient of the loss of one mixed sample
+g̃: its mean over B pairs and K values of λ, the gradient of one step
+Var[g̃] = E‖g̃ − E g̃‖² = E‖g̃‖² − ‖E g̃‖²: the trace of the covariance matrix
+V = Var[g(pair, λ)], over pairs and λ
+V_pairs = Var_pairs[E_λ g]: what is left when λ is averaged out
+V_λ = Var_λ[E_pairs g]: what is left when pairs are averaged out"""
+
+FIRST = """\
+λ_1 … λ_K shared by the batch:
+  Var[g̃] = (V + (K−1)·V_pairs + (B−1)·V_λ) / (K·B)
+K values of λ for each pair:
+  Var[g̃] = (V + (K−1)·V_pairs) / (K·B)"""
+
+SECOND = """\
+mixup of K·B pairs, one λ:
+  (V + (K·B−1)·V_λ) / (K·B)
+mixup of K·B pairs, a λ for each:
+  V / (K·B)
+multi-mix is at most mixup with one λ, for any K > 1, where
+  B ≥ B_0 = V_pairs / V_λ"""
+
+PERMUTATION = """\
+E‖g̃‖² = (p₀ + (B−1)·p₁ + p₂ + p₄ + 2(B−2)·(p₃ + p₅) + (B−2)(B−3)·p₆) / B²
+the mean product ⟨g, g⟩ of two pairs:
+  p₀: i→i with itself, p₁: i→j with itself, p₂: i→i and j→j, p₃: i→i and j→k,
+  p₄: i→j and j→i, p₅: i→j and j→k, p₆: i→j and k→l
+of which one in K has the same λ on both sides"""
+
+IDENTITY_WORDS = (
+    "The variance is E‖g̃‖² − ‖E g̃‖²: the squared norm of the mean gradient is taken off. The paper prints (E‖g̃‖)², the "
+    "square of the mean norm, which is never smaller, so that its expression comes out too low; and its definition of the "
+    "large batch's variance in Proposition 2 lacks the square. The squared norm E‖g̃‖² itself is a sound surrogate: it differs "
+    "from the variance by ‖E g̃‖², which does not depend on K."
+)
+FIRST_WORDS = (
+    "Proposition 1. For pairs drawn independently of each other, and λ drawn independently of them and of each other, the "
+    "variance falls with K, towards V_pairs / B and no further:"
+)
+SECOND_WORDS = (
+    "Proposition 2. Multi-mix with B pairs and mixup with K·B pairs put K·B mixed samples through the network. If that mixup "
+    "shares a single λ among all its pairs, multi-mix has the lower variance from a certain batch size on:"
+)
+LIMIT_WORDS = (
+    "Proposition 2 rests on the single shared λ. With a λ for each pair, V ≥ V_pairs makes V / (K·B) the smallest of all: "
+    "large-batch mixup then never has the higher variance, at any B."
+)
+PERMUTATION_WORDS = (
+    "Both proofs need independent pairs. Training pairs a batch with a permutation of itself, so every sample is in two pairs "
+    "and the closed form does not hold. That case has an exact expression too, by the seven ways in which two pairs of a "
+    "permutation can meet:"
+)
+
+
+def propositions() -> list[str]:
+    """The page's first section."""
+    return [
+        heading("What the two propositions say, and when"),
+        *(preformatted(SYMBOLS), paragraph(IDENTITY_WORDS)),
+        *(paragraph(FIRST_WORDS), preformatted(FIRST)),
+        *(paragraph(SECOND_WORDS), preformatted(SECOND), paragraph(LIMIT_WORDS)),
+        *(paragraph(PERMUTATION_WORDS), preformatted(PERMUTATION)),
+    ]
+
 
 TITLE = "The variance of multi-mix's gradient"
 LEAD = (
@@ -20,90 +93,123 @@ LEAD = (
 NAMES = {"spiral": "The noisy spiral", "digits": "Handwritten digits"}
 
 
-def page(outcomes: Sequence[Outcome], sentences: Mapping[Data, Sequence[str]], figures: Mapping[Data, bytes]) -> str:
+def variance(
+    *,
+    on: tuple[Data, ...] = ("spiral", "digits"),
+    quick: bool = False,
+    out: str | Path = "multimix-variance",
+    rebuild: bool = False,
+    settings: dict[Data, VarianceSettings] | None = None,
+    progress: Callable[[Sequence[Unit]], Iterable[Unit]] = iter,
+    note: Callable[[str], None] = print,
+) -> StudyFiles:
+    """``variance.html``, ``variance.json`` and a figure for each data set, in ``out``.
+
+    Finished pieces are stored in ``out`` and not computed again, so a study that was stopped resumes. ``quick`` takes few samples
+    and replicates, for a first look, and writes ``variance-quick.*``. ``rebuild`` computes nothing and reports what is there.
+    """
+    chosen = settings or (QUICK if quick else FULL)
+    results = run_study(on=on, settings=chosen, out=out, rebuild=rebuild, progress=progress, note=note)
+    return write_report(results, out, "variance-quick" if quick else "variance")
+
+
+def write_report(results: Sequence[VarianceResult], out: str | Path, stem: str) -> StudyFiles:
+    """The page, the JSON file and the figures."""
+    sentences = {result.settings.data: findings(result) for result in results}
+    figures: dict[str, bytes] = {result.settings.data: variance_figure(result) for result in results}
+    content = {
+        "written_with": environment(),
+        "findings": sentences,
+        "data": {result.settings.data: result.plain() for result in results},
+    }
+    return write_study(
+        out,
+        stem,
+        page=report_page(results, sentences, figures),
+        results=content,
+        figures=figures,
+        table=terminal_table(results),
+        findings=[f"{data}: {sentence}" for data, each in sentences.items() for sentence in each],
+    )
+
+
+def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequence[str]], figures: Mapping[str, bytes]) -> str:
     """The whole page as HTML."""
     parts = propositions()
-    for outcome in outcomes:
-        data = outcome.settings.data
-        parts += [heading(NAMES[data]), paragraph(_described(outcome))]
+    for result in results:
+        data = result.settings.data
+        parts += [heading(NAMES[data]), paragraph(_described(result))]
         parts += [paragraph(sentence, finding=True) for sentence in sentences[data]]
         # Three panels side by side would be too small to read on a phone, where the figure scrolls instead.
-        wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], _alt(outcome))}</div></div>'
-        parts += [wide, paragraph(_caption(outcome)), _parts_table(outcome), _k_table(outcome)]
-        parts += [_sides_table(outcome)] if outcome.sides else []
-    return document(TITLE, LEAD, [*parts, *_methods(outcomes)])
+        wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], _alt(result))}</div></div>'
+        parts += [wide, paragraph(_caption(result)), _parts_table(result), _k_table(result)]
+        parts += [_sides_table(result)] if result.sides else []
+    return document(TITLE, LEAD, [*parts, *_methods(results)])
 
 
-def terminal_table(outcomes: Sequence[Outcome]) -> Table:
+def terminal_table(results: Sequence[VarianceResult]) -> Table:
     """Variance against K with one λ per batch, measured and by formula, for both pairings."""
     found = Table(title="trace variance of the gradient, one λ per batch, iid; ± is a 95 % interval")
     for words in ("data", "K", "independent pairs", "closed form", "permutation", "exact"):
         found.add_column(words, justify="left" if words == "data" else "right")
-    for outcome in outcomes:
-        for k in outcome.settings.ks:
-            exact = outcome.exact(k)
-            found.add_row(
-                *(
-                    outcome.settings.data,
-                    str(k),
-                    interval(outcome.at("independent", k).variance),
-                    number(outcome.formula(k).value),
-                ),
-                *(interval(outcome.at("permutation", k).variance), "–" if exact is None else number(exact)),
-                end_section=k == outcome.settings.ks[-1],
-            )
+    for result in results:
+        for k in result.settings.ks:
+            exact = result.exact(k)
+            independent, permuted = (interval(result.at(pairing, k).variance) for pairing in ("independent", "permutation"))
+            row = [result.settings.data, str(k), independent, number(result.formula(k).value), permuted]
+            found.add_row(*row, "–" if exact is None else number(exact), end_section=k == result.settings.ks[-1])
     return found
 
 
-def _described(outcome: Outcome) -> str:
-    settings = outcome.settings
+def _described(result: VarianceResult) -> str:
+    settings = result.settings
     words = {
         "spiral": f"{settings.samples} training points, a fifth of their labels wrong; eight hidden layers of six units "
-        f"({outcome.parameters} parameters), mixed after the first",
+        f"({result.parameters} parameters), mixed after the first",
         "digits": f"{settings.samples:,} training images of scikit-learn's digits (8×8, real); two convolutions and a linear "
-        f"layer ({outcome.parameters:,} parameters, no batch norm), mixed at the input",
+        f"layer ({result.parameters:,} parameters, no batch norm), mixed at the input",
     }
     return (
-        f"{words[settings.data]}. Trained for {settings.epochs} epochs with mixup, K = 1; {outcome.accuracy:.1f} % right on "
+        f"{words[settings.data]}. Trained for {settings.epochs} epochs with mixup, K = 1; {result.accuracy:.1f} % right on "
         f"samples kept back. λ from Beta({settings.alpha:g}, {settings.alpha:g}). Everything below is at these weights, seed "
         f"{settings.seed}."
     )
 
 
-def _alt(outcome: Outcome) -> str:
+def _alt(result: VarianceResult) -> str:
     return (
-        f"{NAMES[outcome.settings.data]}: variance against K for independent pairs and for permutations, and against B around B_0"
+        f"{NAMES[result.settings.data]}: variance against K for independent pairs and for permutations, and against B around B_0"
     )
 
 
-def _caption(outcome: Outcome) -> str:
-    exact = "lines in the middle are exact" if outcome.enumeration is not None else "there is no exact line in the middle"
+def _caption(result: VarianceResult) -> str:
+    exact = "lines in the middle are exact" if result.enumeration is not None else "there is no exact line in the middle"
     return (
-        f"Dots: measured, {outcome.settings.replicates:,} batches, bars are 95 % intervals; open dots: stratified λ. Lines on "
+        f"Dots: measured, {result.settings.replicates:,} batches, bars are 95 % intervals; open dots: stratified λ. Lines on "
         f"the left and on the right are the closed form; {exact}, and the dashed one is the closed form again, which does not "
         "apply there."
     )
 
 
-def _parts_table(outcome: Outcome) -> str:
-    b_0 = crossover(outcome.sampled.components)
+def _parts_table(result: VarianceResult) -> str:
+    b_0 = crossover(result.sampled.components)
     bounds = f"{number(b_0.value)} ({number(b_0.low)} to {number(b_0.high)})"
-    rows = [["sampled pairs, unbiased", *map(interval, outcome.sampled.components.estimates), bounds]]
-    if outcome.enumeration is not None:
-        exact = outcome.enumeration.components
+    rows = [["sampled pairs, unbiased", *map(interval, result.sampled.components.estimates), bounds]]
+    if result.enumeration is not None:
+        exact = result.enumeration.components
         rows.append(["every pair", number(exact.total), number(exact.pairs), number(exact.lam), number(exact.pairs / exact.lam)])
-    sampled = outcome.sampled
+    sampled = result.sampled
     for count, value in ((sampled.pairs, sampled.plug_in), (sampled.group, sampled.plug_in_group)):
-        rows.append([f"naive V_λ from {count:,} pairs (biased)", "", "", number(value), number(outcome.components.pairs / value)])
+        rows.append([f"naive V_λ from {count:,} pairs (biased)", "", "", number(value), number(result.components.pairs / value)])
     return table(["", "V", "V_pairs", "V_λ", "B_0"], rows, "The parts of the variance; ± and brackets are 95 % intervals.")
 
 
-def _k_table(outcome: Outcome) -> str:
+def _k_table(result: VarianceResult) -> str:
     rows = []
     for per_pair in (False, True):
-        for k in outcome.settings.ks:
-            free, bound = (outcome.at(pairing, k, per_pair=per_pair) for pairing in ("independent", "permutation"))
-            formula, exact = outcome.formula(k, per_pair=per_pair), outcome.exact(k, per_pair=per_pair)
+        for k in result.settings.ks:
+            free, bound = (result.at(pairing, k, per_pair=per_pair) for pairing in ("independent", "permutation"))
+            formula, exact = result.formula(k, per_pair=per_pair), result.exact(k, per_pair=per_pair)
             rows.append(
                 [
                     f"λ per {'pair' if per_pair else 'batch'}, K = {k}",
@@ -114,7 +220,7 @@ def _k_table(outcome: Outcome) -> str:
             )
     head = ["", "independent", "closed form", "ratio", "permutation", "exact", "to K = 1", "E‖g̃‖²"]
     return table(
-        head, rows, f"Trace variance at B = {outcome.settings.batch}, iid λ. The last three columns belong to permutations."
+        head, rows, f"Trace variance at B = {result.settings.batch}, iid λ. The last three columns belong to permutations."
     )
 
 
@@ -122,22 +228,22 @@ def _relative(found: Estimate | None) -> str:
     return "–" if found is None else interval(found) if found.half > 0 else "1"
 
 
-def _sides_table(outcome: Outcome) -> str:
+def _sides_table(result: VarianceResult) -> str:
     rows = [
         [
             f"B = {side.batch:,} ({'B_0 / 4' if name == 'low' else '4 B_0'})",
             *(interval(side.multi.variance), interval(side.multi_formula)),
             *(interval(side.large.variance), interval(side.large_formula), f"{side.replicates:,}"),
         ]
-        for name, side in outcome.sides.items()
+        for name, side in result.sides.items()
     ]
-    k = outcome.settings.compared_k
+    k = result.settings.compared_k
     head = ["", f"multi-mix (B, {k})", "closed form", f"mixup ({k}·B, one λ)", "closed form", "batches each"]
     return table(head, rows, "Proposition 2 on both sides of B_0, independent pairs.")
 
 
-def _methods(outcomes: Sequence[Outcome]) -> list[str]:
-    nodes = outcomes[0].settings.nodes
+def _methods(results: Sequence[VarianceResult]) -> list[str]:
+    nodes = results[0].settings.nodes
     return [
         heading("How it was obtained"),
         paragraph(
@@ -156,3 +262,97 @@ def _methods(outcomes: Sequence[Outcome]) -> list[str]:
             "like with like."
         ),
     ]
+
+
+BLUE, ORANGE, GREY, LINE, INK = "#1f5fbf", "#c8641b", "#6b6b75", "#e4e2dc", "#1d1d22"
+COLOURS = {False: BLUE, True: ORANGE}
+LAM_NAMES = {False: "one λ per batch", True: "a λ per pair"}
+
+
+def variance_figure(result: VarianceResult) -> bytes:
+    """PNG with three panels."""
+    sheet = Figure(figsize=(12.5, 4.6), layout="constrained")
+    independent, permuted, sizes = sheet.subplots(1, 3)
+    _against_k(independent, result, "independent")
+    _against_k(permuted, result, "permutation")
+    top = max(axes.get_ylim()[1] for axes in (independent, permuted))
+    for axes, title in ((independent, "independent pairs"), (permuted, "a permutation of the batch, as in training")):
+        axes.set_ylim(0, top)
+        axes.set_title(title, fontsize=10.5)
+        axes.set_xlabel("K, interpolations per pair")
+    independent.set_ylabel(f"trace variance of the gradient, B = {result.settings.batch}")
+    _around_crossover(sizes, result)
+    sheet.legend(handles=_signs(result.enumeration is not None), loc="outside lower left", ncols=6, fontsize=8.5, frameon=False)
+    return png(sheet)
+
+
+def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
+    ks = result.settings.ks
+    for per_pair, colour in COLOURS.items():
+        if pairing == "independent":
+            axes.plot(ks, [result.formula(k, per_pair=per_pair).value for k in ks], color=colour, lw=1.4)
+        elif result.enumeration is not None:
+            axes.plot(ks, [result.exact(k, per_pair=per_pair) for k in ks], color=colour, lw=1.4)
+        for sampler, face, apart in (("iid", colour, 0.09), ("stratified", "white", 0.24)):
+            rows = [
+                row for setup, rows in result.measured.items() if setup == (pairing, per_pair, sampler) for row in rows.values()
+            ]
+            axes.errorbar(
+                [row.k + (apart if per_pair else -apart) for row in rows],
+                [row.variance.value for row in rows],
+                [row.variance.half for row in rows],
+                **{"fmt": "o", "ms": 5, "color": colour, "mfc": face, "elinewidth": 1.2, "capsize": 2},
+            )
+    if pairing == "permutation":
+        axes.plot(ks, [result.formula(k).value for k in ks], color=GREY, lw=1.2, ls="--")
+    axes.set_xticks(ks)
+    _plain(axes)
+
+
+def _signs(exact: bool) -> list[Line2D]:
+    """What colours, dots and lines of the first two panels mean."""
+    return [
+        *(Line2D([], [], color=colour, lw=5, label=LAM_NAMES[per_pair]) for per_pair, colour in COLOURS.items()),
+        Line2D([], [], color=INK, lw=1.4, label="closed form (left), exact (middle)" if exact else "closed form"),
+        Line2D([], [], color=GREY, lw=1.2, ls="--", label="closed form, one λ per batch"),
+        Line2D([], [], color=INK, marker="o", ms=5, ls="", label="measured, iid λ"),
+        Line2D([], [], color=INK, marker="o", ms=5, ls="", mfc="white", label="measured, stratified λ"),
+    ]
+
+
+def _around_crossover(axes: Any, result: VarianceResult) -> None:
+    b_0, k, parts = result.crossover, result.settings.compared_k, result.components
+    middle = b_0.value if math.isfinite(b_0.value) else 1000.0
+    batches = np.unique(np.geomspace(max(1.0, middle / 40), middle * 12, 80).round().astype(int)).tolist()
+    for kind, words, colour, values in _curves(parts, k, batches):
+        axes.plot(batches, values, color=colour, lw=1.4, ls="-" if kind else "--", label=words)
+        for side in result.sides.values() if kind else ():
+            found = getattr(side, kind).variance
+            axes.errorbar([side.batch], [found.value], [found.half], fmt="o", ms=5, color=colour, elinewidth=1.2, capsize=2)
+    axes.axvline(result.settings.batch, color=LINE, lw=6, zorder=0)
+    above = {"transform": axes.get_xaxis_transform(), "fontsize": 8, "va": "top", "color": GREY}
+    axes.text(result.settings.batch, 0.98, f" B = {result.settings.batch}", **above)
+    if math.isfinite(b_0.value):
+        axes.axvline(b_0.value, color=GREY, lw=1, ls=":")
+        axes.text(b_0.value, 0.98, f" B_0 = {b_0.value:,.0f}", **above)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("B, pairs per step of multi-mix")
+    axes.set_ylabel("trace variance")
+    axes.set_title("multi-mix against a large batch", fontsize=10.5)
+    axes.legend(fontsize=7.5, frameon=False, loc="lower left")
+    _plain(axes)
+
+
+def _curves(parts: Components, k: int, batches: list[int]) -> Iterator[tuple[str, str, str, list[float]]]:
+    """What is measured of it, name, colour and values by formula."""
+    yield "multi", f"multi-mix, B pairs, K = {k}", BLUE, [multimix_variance(parts, k=k, batch=b).value for b in batches]
+    for kind, words, colour in (("large", "one λ", ORANGE), ("", "a λ each", GREY)):
+        values = [large_batch_variance(parts, rows=k * b, per_pair=not kind).value for b in batches]
+        yield kind, f"mixup, {k}·B pairs, {words}", colour, values
+
+
+def _plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color=LINE, lw=0.6)
+    axes.set_axisbelow(True)

@@ -1,24 +1,290 @@
-"""`multimix variance`: the gradient's variance on the spiral and on the digits, kept on disk piece by piece and written up."""
+"""`multimix variance`: the gradient's variance on the spiral and on the digits, in pieces that are stored on disk one by one."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+import torch
+from torch import Tensor, nn
+
+from .... import mixed_logits, soft_cross_entropy
 from ....checks import check_choice
-from ...storage import Store, environment, write_atomically
-from ...study import Written, one_thread
-from .cases import FULL, QUICK, Case, Data, Settings, case_of, trained_weights
-from .closed_form import crossover
-from .enumeration import enumerated, enumeration_from
-from .figure import figure
-from .findings import findings
-from .measure import measured
-from .outcome import Outcome, outcome_of, setups
-from .page import page, terminal_table
-from .sampling import sampled_components, sampled_from
+from ....methods import InputMixup, ManifoldMixup, PairMethod
+from ....sampling import Sampler, seeded
+from ...storage import Store
+from ..files import one_thread
+from .measure import MeasuredVariance, Pairing, measure_variance
+from .parts import SampledParts, enumerate_pairs, enumeration_from, sampled_components, sampled_from
+from .theory import Components, Enumeration, Estimate, Range, crossover, large_batch_variance, multimix_variance
+
+Data = Literal["spiral", "digits"]
+
+CLASSES, LEARNING_RATE = 10, 3e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarianceSettings:
+    """One data set's part of the study. ``rows`` bounds the mixed rows that each large-batch measurement may take.
+
+    ``samples`` are the training samples, which pairs are drawn from; ``nodes`` is the number of quadrature shares. With
+    ``every_pair`` the parts of the variance come from all pairs, else from ``pairs`` and ``groups`` × ``group`` sampled ones.
+    """
+
+    data: Data
+    samples: int
+    epochs: int
+    every_pair: bool
+    replicates: int
+    rows: int
+    pairs: int = 8000
+    groups: int = 40
+    group: int = 250
+    nodes: int = 24
+    batch: int = 64
+    ks: tuple[int, ...] = (1, 3, 5, 7, 9)
+    stratified_ks: tuple[int, ...] = (3, 5)
+    compared_k: int = 5
+    alpha: float = 1.0
+    seed: int = 0
+    # Bumped whenever the same settings would give other numbers.
+    recipe: int = 1
+
+
+FULL: dict[Data, VarianceSettings] = {
+    "spiral": VarianceSettings(data="spiral", samples=400, epochs=300, every_pair=True, replicates=2000, rows=5_000_000),
+    "digits": VarianceSettings(data="digits", samples=1400, epochs=10, every_pair=False, replicates=500, rows=600_000),
+}
+SMALL: dict[str, Any] = {"replicates": 80, "pairs": 500, "groups": 10, "group": 50, "nodes": 8, "stratified_ks": (5,)}
+QUICK: dict[Data, VarianceSettings] = {
+    "spiral": VarianceSettings(data="spiral", samples=80, epochs=60, every_pair=True, rows=400_000, **SMALL),
+    "digits": VarianceSettings(data="digits", samples=300, epochs=4, every_pair=False, rows=20_000, **SMALL),
+}
+
+
+class TrainedCase(NamedTuple):
+    """A model at fixed weights, the samples that pairs are drawn from, and the method, whose k does not matter."""
+
+    model: nn.Module
+    method: PairMethod
+    x: Tensor
+    y: Tensor
+
+
+class DigitsNet(nn.Sequential):
+    """Two strided convolutions, 8 and 16 channels, and a linear layer for 8×8 images: 1,898 parameters, no batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            *(nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU()),
+            *(nn.Flatten(), nn.Linear(64, CLASSES)),
+        )
+
+
+def train_weights(settings: VarianceSettings) -> dict[str, Any]:
+    """``weights``, flat, and the ``accuracy`` in per cent on the samples kept back, after training with K = 1."""
+    if settings.data == "spiral":
+        return _train_on_spiral(settings)
+    return _train_on_digits(settings)
+
+
+def trained_case(settings: VarianceSettings, weights: list[float]) -> TrainedCase:
+    """The model with the given weights, and its data."""
+    if settings.data == "spiral":
+        from ..spiral.data import spiral_data
+        from ..spiral.training import net_with_weights
+
+        chosen = _spiral_settings(settings)
+        data = spiral_data(chosen, settings.seed)
+        net = net_with_weights(torch.tensor(weights, dtype=torch.float32), chosen.slope)
+        return TrainedCase(net, ManifoldMixup(alpha=settings.alpha, layers=("layer1",)), data.x.float(), data.y)
+    x, label, _, _ = _digits(settings)
+    small = _digits_net(settings.seed)
+    nn.utils.vector_to_parameters(torch.tensor(weights), small.parameters())
+    return TrainedCase(small.eval(), InputMixup(alpha=settings.alpha), x, label)
+
+
+def _train_on_spiral(settings: VarianceSettings) -> dict[str, Any]:
+    from ...recipes.spiral import MIXED_LAYERS
+    from ..spiral.data import spiral_data
+    from ..spiral.training import net_with_weights, train_networks
+
+    chosen = _spiral_settings(settings)
+    weights = train_networks(ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS), chosen, [settings.seed])[0]
+    data = spiral_data(chosen, settings.seed)
+    logits = net_with_weights(weights, chosen.slope)(data.x_test.float())
+    return {"weights": weights.tolist(), "accuracy": _accuracy(logits, data.y_test)}
+
+
+def _train_on_digits(settings: VarianceSettings) -> dict[str, Any]:
+    x, label, x_test, label_test = _digits(settings)
+    net, method = _digits_net(settings.seed), InputMixup(alpha=settings.alpha)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
+    generator = seeded(settings.seed, 2)
+    for _ in range(settings.epochs):
+        for chosen in torch.split(torch.randperm(len(x), generator=generator), settings.batch):
+            logits, target = mixed_logits(net, method, x[chosen], label[chosen], generator=generator)
+            optimizer.zero_grad()
+            soft_cross_entropy(logits, target).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    weights = nn.utils.parameters_to_vector(net.parameters()).detach()
+    return {"weights": weights.tolist(), "accuracy": _accuracy(net.eval()(x_test), label_test)}
+
+
+def _spiral_settings(settings: VarianceSettings) -> Any:
+    from ...recipes.spiral import SpiralSettings
+
+    # 40 % of the samples train and a fifth of their labels is wrong, as in the demo.
+    n = settings.samples
+    return SpiralSettings(samples=5 * n // 2, train=n, flipped=n // 5, epochs=settings.epochs, alpha=settings.alpha)
+
+
+def _digits(settings: VarianceSettings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from ..digits.data import split
+
+    return split(settings.samples // CLASSES, seeded(settings.seed, 0))
+
+
+def _digits_net(seed: int) -> DigitsNet:
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        return DigitsNet()
+
+
+def _accuracy(logits: Tensor, label: Tensor) -> float:
+    return 100 * float((logits.argmax(1) == label).double().mean())
+
+
+class Setup(NamedTuple):
+    """How batches are drawn."""
+
+    pairing: Pairing
+    per_pair: bool
+    sampler: Sampler
+
+    @property
+    def name(self) -> str:
+        """The name of the measurement on disk."""
+        return f"{self.pairing}-{'pair' if self.per_pair else 'batch'}-{self.sampler}"
+
+
+class Side(NamedTuple):
+    """Proposition 2 at one batch size: multi-mix (B, K) and mixup of K·B pairs with one λ, measured and by formula."""
+
+    batch: int
+    replicates: int
+    multi: MeasuredVariance
+    large: MeasuredVariance
+    multi_formula: Estimate
+    large_formula: Estimate
+
+
+def setups() -> list[Setup]:
+    """Every combination of sampler, pairing and λ per batch or pair."""
+    samplers: tuple[Sampler, ...] = ("iid", "stratified")
+    return [
+        Setup(pairing, per_pair, sampler) for sampler in samplers for pairing in get_args(Pairing) for per_pair in (False, True)
+    ]
+
+
+@dataclass(frozen=True)
+class VarianceResult:
+    """All results on one data set; a side of B_0 with batches too large to be measured is not in ``sides``."""
+
+    settings: VarianceSettings
+    accuracy: float
+    parameters: int
+    sampled: SampledParts
+    enumeration: Enumeration | None
+    measured: dict[Setup, dict[int, MeasuredVariance]]
+    sides: dict[str, Side]
+
+    @property
+    def components(self) -> Components:
+        """V, V_pairs and V_λ: from every pair if there is an enumeration, else from the sampled ones."""
+        return self.sampled.components if self.enumeration is None else self.enumeration.components
+
+    @property
+    def crossover(self) -> Range:
+        """B_0."""
+        return crossover(self.components)
+
+    def formula(self, k: int, *, per_pair: bool = False) -> Estimate:
+        """The closed form for independent pairs at the study's batch size."""
+        return multimix_variance(self.components, k=k, batch=self.settings.batch, per_pair=per_pair)
+
+    def exact(self, k: int, *, per_pair: bool = False) -> float | None:
+        """The exact value for permutations, where every pair was enumerated."""
+        if self.enumeration is None:
+            return None
+        return self.enumeration.permutation_variance(k=k, batch=self.settings.batch, per_pair=per_pair)
+
+    def at(self, pairing: Pairing, k: int, *, per_pair: bool = False, sampler: Sampler = "iid") -> MeasuredVariance:
+        """One measurement."""
+        return self.measured[Setup(pairing, per_pair, sampler)][k]
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as JSON can hold it; a bound that does not exist is null."""
+        b_0 = self.crossover
+        return {
+            "settings": asdict(self.settings),
+            "accuracy": self.accuracy,
+            "components": asdict(self.components),
+            "crossover": {name: value if value < float("inf") else None for name, value in b_0._asdict().items()},
+            "sampled": asdict(self.sampled),
+            "enumeration": None if self.enumeration is None else asdict(self.enumeration),
+            "measured": {setup.name: [_plain(row) for row in rows.values()] for setup, rows in self.measured.items()},
+            "closed_form": [
+                {"k": k, "per_pair": per_pair}
+                | self.formula(k, per_pair=per_pair)._asdict()
+                | {"permutation": self.exact(k, per_pair=per_pair)}
+                for per_pair in (False, True)
+                for k in self.settings.ks
+            ],
+            "sides": {name: _plain(side) for name, side in self.sides.items()},
+        }
+
+
+def result_from_pieces(settings: VarianceSettings, pieces: dict[str, dict[str, Any]]) -> VarianceResult:
+    """The result from the finished pieces."""
+    sampled = sampled_from(pieces["sampled"])
+    enumeration = enumeration_from(pieces["enumerated"]) if settings.every_pair else None
+    measured = {}
+    for setup in setups():
+        rows = [_measured(row) for row in pieces[setup.name]["measured"]]
+        measured[setup] = {row.k: row for row in rows}
+    parts = sampled.components if enumeration is None else enumeration.components
+    sides = {side: found for side in ("low", "high") if (found := _side(settings, parts, pieces, side)) is not None}
+    weights = pieces["weights"]
+    return VarianceResult(settings, weights["accuracy"], len(weights["weights"]), sampled, enumeration, measured, sides)
+
+
+def _side(settings: VarianceSettings, parts: Components, pieces: dict[str, dict[str, Any]], side: str) -> Side | None:
+    multi, large = (pieces[f"{side}-{kind}"] for kind in ("multi", "large"))
+    if multi["measured"] is None or large["measured"] is None:
+        return None
+    batch, k = multi["batch"], settings.compared_k
+    return Side(
+        batch,
+        multi["replicates"],
+        _measured(multi["measured"]),
+        _measured(large["measured"]),
+        multimix_variance(parts, k=k, batch=batch),
+        large_batch_variance(parts, rows=k * batch),
+    )
+
+
+def _measured(row: dict[str, Any]) -> MeasuredVariance:
+    ratio = row["ratio"]
+    return MeasuredVariance(
+        row["k"], Estimate(*row["variance"]), Estimate(*row["squared_norm"]), row["printed"], ratio and Estimate(*ratio)
+    )
+
+
+def _plain(row: Any) -> Any:
+    return {name: _plain(value) for name, value in row._asdict().items()} if hasattr(row, "_asdict") else row
+
 
 # How many replicates a large-batch measurement takes at least and at most, whatever the bound on its rows.
 FEWEST, MOST = 40, 1000
@@ -31,43 +297,42 @@ class Unit(NamedTuple):
     name: str
 
 
-def variance(
+def run_study(
     *,
-    on: tuple[Data, ...] = ("spiral", "digits"),
-    quick: bool = False,
-    out: str | Path = "multimix-variance",
+    on: tuple[Data, ...],
+    settings: dict[Data, VarianceSettings],
+    out: str | Path,
     rebuild: bool = False,
-    settings: dict[Data, Settings] | None = None,
     progress: Callable[[Sequence[Unit]], Iterable[Unit]] = iter,
     note: Callable[[str], None] = print,
-) -> Written:
-    """``variance.html``, ``variance.json`` and a figure for each data set, in ``out``.
-
-    Finished pieces are kept in ``out`` and not computed again, so a study that was stopped goes on. ``quick`` takes few samples
-    and replicates, for a first look, and writes ``variance-quick.*``. ``rebuild`` computes nothing and writes up what is there.
-    """
-    chosen = settings or (QUICK if quick else FULL)
-    on = _checked(on)
-    stores = {data: Store(out, f"variance-{data}", chosen[data], note) for data in on}
-    units = [Unit(data, name) for data in on for name in unit_names(chosen[data])]
+) -> list[VarianceResult]:
+    """The results on every data set that is complete. Pieces not stored in ``out`` yet are computed, unless ``rebuild``."""
+    if not on:
+        raise ValueError(f"on must name at least one data set; there are {', '.join(get_args(Data))}")
+    for data in on:
+        check_choice("data set", data, get_args(Data))
+    on = tuple(dict.fromkeys(on))
+    stores = {data: Store(out, f"variance-{data}", settings[data], note) for data in on}
     with one_thread():
+        units = [Unit(data, name) for data in on for name in unit_names(settings[data])]
         for data, name in progress(units):
             if stores[data].get(name) is None and not rebuild:
-                stores[data].put(name, computed(name, chosen[data], stores[data]))
-    outcomes = []
+                stores[data].put(name, compute_piece(name, settings[data], stores[data]))
+    results = []
     for data in on:
-        kept = {name: stores[data].get(name) for name in unit_names(chosen[data])}
-        missing = [name for name, result in kept.items() if result is None]
+        stored = {name: stores[data].get(name) for name in unit_names(settings[data])}
+        pieces = {name: piece for name, piece in stored.items() if piece is not None}
+        missing = [name for name in stored if name not in pieces]
         if missing:
-            note(f"{data} is left out: {len(missing)} of {len(kept)} pieces are missing, the first is {missing[0]}")
+            note(f"{data} is left out: {len(missing)} of {len(stored)} pieces are missing, the first is {missing[0]}")
         else:
-            outcomes.append(outcome_of(chosen[data], {name: result for name, result in kept.items() if result is not None}))
-    if not outcomes:
+            results.append(result_from_pieces(settings[data], pieces))
+    if not results:
         raise ValueError(f"{str(out)!r} holds no finished data set; leave out rebuild to compute it")
-    return written(outcomes, Path(out), "variance-quick" if quick else "variance")
+    return results
 
 
-def unit_names(settings: Settings) -> list[str]:
+def unit_names(settings: VarianceSettings) -> list[str]:
     """The pieces of the work on one data set, in an order in which each finds what it needs."""
     parts = ["weights", "sampled", *(["enumerated"] if settings.every_pair else [])]
     return [
@@ -77,75 +342,48 @@ def unit_names(settings: Settings) -> list[str]:
     ]
 
 
-def computed(name: str, settings: Settings, store: Store) -> dict[str, Any]:
+def compute_piece(name: str, settings: VarianceSettings, store: Store) -> dict[str, Any]:
     """The result of one piece."""
     if name == "weights":
-        return trained_weights(settings)
-    case = case_of(settings, _needed(store, "weights")["weights"])
+        return train_weights(settings)
+    case = trained_case(settings, _stored_piece(store, "weights")["weights"])
     model, method, x, y = case
     if name == "sampled":
         sizes = {"pairs": settings.pairs, "groups": settings.groups, "group": settings.group, "nodes": settings.nodes}
         return asdict(sampled_components(model, method, x, y, **sizes, seed=settings.seed))
     if name == "enumerated":
-        return asdict(enumerated(model, method, x, y, nodes=settings.nodes))
+        return asdict(enumerate_pairs(model, method, x, y, nodes=settings.nodes))
     for number, setup in enumerate(setups(), start=1):
         if name == setup.name:
             method = replace(method, per_pair=setup.per_pair, sampler=setup.sampler)
             ks = settings.ks if setup.sampler == "iid" else settings.stratified_ks
             sizes = {"batch": settings.batch, "replicates": settings.replicates, "seed": 100 * settings.seed + number}
-            found = measured(model, method, x, y, ks=ks, pairing=setup.pairing, **sizes)
+            found = measure_variance(model, method, x, y, ks=ks, pairing=setup.pairing, **sizes)
             return {"measured": [row._asdict() for row in found]}
     side, kind = name.split("-")
-    return _compared(settings, case, side, kind, store)
+    return _compare_at_crossover(settings, case, side, kind, store)
 
 
-def _compared(settings: Settings, case: Case, side: str, kind: str, store: Store) -> dict[str, Any]:
+def _compare_at_crossover(settings: VarianceSettings, case: TrainedCase, side: str, kind: str, store: Store) -> dict[str, Any]:
     """Multi-mix (B, K) or mixup of K·B pairs with one λ, at a quarter of B_0 or at four times B_0."""
-    parts = sampled_from(_needed(store, "sampled")).components
+    parts = sampled_from(_stored_piece(store, "sampled")).components
     if settings.every_pair:
-        parts = enumeration_from(_needed(store, "enumerated")).components
+        parts = enumeration_from(_stored_piece(store, "enumerated")).components
     k, factor = settings.compared_k, 0.25 if side == "low" else 4.0
     batch = crossover(parts).value * factor
     if not batch * k * FEWEST <= settings.rows:
         return {"measured": None, "batch": None, "replicates": 0}
     batch = max(1, round(batch))
     replicates = int(min(max(settings.rows // (batch * k), FEWEST), MOST))
-    kept, rows = ((k,), batch) if kind == "multi" else ((1,), batch * k)
+    ks, rows = ((k,), batch) if kind == "multi" else ((1,), batch * k)
     seed = 100 * settings.seed + 50 + ("low", "high").index(side) * 2 + ("multi", "large").index(kind)
     model, method, x, y = case
-    found = measured(model, method, x, y, ks=kept, batch=rows, pairing="independent", replicates=replicates, seed=seed)
+    found = measure_variance(model, method, x, y, ks=ks, batch=rows, pairing="independent", replicates=replicates, seed=seed)
     return {"measured": found[0]._asdict(), "batch": batch, "replicates": replicates}
 
 
-def written(outcomes: Sequence[Outcome], out: Path, stem: str) -> Written:
-    """The page, the JSON file and the figures."""
-    sentences = {outcome.settings.data: findings(outcome) for outcome in outcomes}
-    figures = {outcome.settings.data: figure(outcome) for outcome in outcomes}
-    content = {
-        "written_with": environment(),
-        "findings": sentences,
-        "data": {outcome.settings.data: outcome.plain() for outcome in outcomes},
-    }
-    html_path, json_path = out / f"{stem}.html", out / f"{stem}.json"
-    pictures = {out / f"{stem}-{data}.png": content for data, content in figures.items()}
-    write_atomically(html_path, page(outcomes, sentences, figures).encode())
-    write_atomically(json_path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
-    for path, picture in pictures.items():
-        write_atomically(path, picture)
-    words = tuple(f"{data}: {sentence}" for data, each in sentences.items() for sentence in each)
-    return Written(html_path, json_path, tuple(pictures), terminal_table(outcomes), words)
-
-
-def _needed(store: Store, name: str) -> dict[str, Any]:
-    kept = store.get(name)
-    if kept is None:
+def _stored_piece(store: Store, name: str) -> dict[str, Any]:
+    piece = store.get(name)
+    if piece is None:
         raise ValueError(f"{name} is missing in {str(store.folder)!r}; run the study again to compute it")
-    return kept
-
-
-def _checked(on: tuple[Data, ...]) -> tuple[Data, ...]:
-    if not on:
-        raise ValueError(f"on must name at least one data set; there are {', '.join(get_args(Data))}")
-    for name in on:
-        check_choice("data set", name, get_args(Data))
-    return tuple(dict.fromkeys(on))
+    return piece

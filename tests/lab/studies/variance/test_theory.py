@@ -29,7 +29,7 @@ def parts(table):
     return Components(trace(table.reshape(6, 2), joint), trace(of_pairs, uniform), trace(of_lam, PROBABILITY))
 
 
-def enumerated(table, k, batch, per_pair):
+def brute_force(table, k, batch, per_pair):
     """Var[g̃] over every batch of pairs and every choice of shares, one by one."""
     square, mean = 0.0, 0.0
     for chosen in product(range(len(table)), repeat=batch):
@@ -46,15 +46,15 @@ def enumerated(table, k, batch, per_pair):
 @pytest.mark.parametrize("batch", [1, 2, 3])
 def test_the_formula_is_the_variance_over_everything_that_can_be_drawn(table, parts, k, batch, per_pair):
     found = multimix_variance(parts, k=k, batch=batch, per_pair=per_pair)
-    assert found.value == pytest.approx(enumerated(table, k, batch, per_pair), abs=1e-10)
+    assert found.value == pytest.approx(brute_force(table, k, batch, per_pair), abs=1e-10)
     assert found.half == 0
 
 
 @pytest.mark.parametrize("per_pair", [False, True])
-@pytest.mark.parametrize("rows", [1, 2, 4, 6])
+@pytest.mark.parametrize("rows", [1, 4])
 def test_the_large_batch_is_mixup_of_as_many_pairs(table, parts, rows, per_pair):
     found = large_batch_variance(parts, rows=rows, per_pair=per_pair).value
-    assert found == pytest.approx(enumerated(table, 1, rows, per_pair), abs=1e-10)
+    assert found == pytest.approx(brute_force(table, 1, rows, per_pair), abs=1e-10)
 
 
 def test_the_scalar_example():
@@ -129,7 +129,7 @@ def test_sizes_must_be_whole(k, batch, sentence):
         multimix_variance(Components(1.0, 1.0, 1.0), k=k, batch=batch)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_interval_of_the_crossover_is_one_whatever_the_estimates(seed):
     """Uncertain, correlated and even negative estimates: the interval contains the value, and nothing lies below 0."""
     random = np.random.default_rng(seed)
