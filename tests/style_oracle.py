@@ -4,22 +4,10 @@ import math
 
 import torch
 
+from multimix.methods.style.small_pair import IdentityPair
 from oracles import cutmix_box, drawn_centers, seeded
 
 __all__ = ["IDENTITY", "CountingPair", "IdentityPair", "LossyPair", "adain", "seeded", "style_cutmix", "style_mix"]
-
-
-class IdentityPair:
-    """Features are the pixels."""
-
-    def encode(self, x):
-        return x
-
-    def decode(self, features):
-        return features
-
-    def __repr__(self):
-        return "IdentityPair()"
 
 
 IDENTITY = IdentityPair()

@@ -19,7 +19,7 @@ geometry
 solvers
 methods
 forward
-drop_in warmup
+drop_in warmup testing
 compat
 multimix
 lab.storage lab.statistics lab.terminal

@@ -69,7 +69,7 @@ def test_gamma_1_is_cutmix(box, per_pair):
     # CutMix pastes the partner into the sample: the same boxes come from the shares of the sample, read backwards.
     rows = 5 if per_pair else 1
     generator = seeded(6)
-    mm.pairing.random_partner(5, generator=generator)
+    mm.random_partner(5, generator=generator)
     lam = mm.sample_path(4, 1.0, rows=rows, generator=generator)
     mm.sample_path(4, 1.0, rows=rows, generator=generator)
     inverse = torch.argsort(plan.partner)
