@@ -244,7 +244,7 @@ def naive_box(mask):
     return best
 
 
-@pytest.mark.parametrize("share", [0.15, 0.35, 0.45, 0.7])
+@pytest.mark.parametrize("share", [0.15, 0.45])
 def test_the_box_of_the_largest_region_by_flood_fill(share):
     draws = numpy.random.default_rng(int(100 * share))
     for _ in range(25):

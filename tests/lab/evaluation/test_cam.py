@@ -8,12 +8,18 @@ from torch import nn
 from torch.nn import functional
 
 from drawn import Painter
-from multimix.lab.evaluation.cam import CamLayers, cam_pass, class_activation_maps, find_layers, heat_maps
+from multimix.lab.evaluation.cam import CamLayers, cam_pass, find_layers, heat_maps
 from multimix.lab.nets import network
 
 
 def images(batch=3, height=40, width=33, channels=3, seed=0):
     return torch.randn(batch, channels, height, width, generator=torch.Generator().manual_seed(seed))
+
+
+def class_activation_maps(net, x, classes=None, cam=None):
+    """Of the predicted classes, unless others are named."""
+    seen = cam_pass(net, x, find_layers(net, x, cam))
+    return heat_maps(seen.raw(seen.logits.argmax(1) if classes is None else classes), tuple(x.shape[2:]))
 
 
 def stirred(net, seed=0):
@@ -102,7 +108,7 @@ def test_maps_of_a_network_whose_pooling_is_a_module():
     check_adds_up(net, x, found, net.fc.bias)
 
 
-@pytest.mark.parametrize("activation", ["relu6", "silu", "gelu", "hardswish"])
+@pytest.mark.parametrize("activation", ["relu6", "hardswish"])
 def test_maps_behind_other_functions(activation):
     net, x = Functional(getattr(functional, activation)), 3 * images()
     found = find_layers(net, x)
@@ -261,9 +267,9 @@ def test_the_sum_of_three_by_three_places(upsample):
     assert not torch.allclose(found, heat_maps(raw, (20, 33), upsample=upsample), atol=1e-2)
 
 
-@pytest.mark.parametrize("upsample", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("box_sum", [False, True])
-@pytest.mark.parametrize("size", [(1, 1), (7, 7), (3, 5)])
+@pytest.mark.parametrize(
+    ("upsample", "box_sum", "size"), [("bilinear", False, (1, 1)), ("bicubic", True, (7, 7)), ("bilinear", True, (3, 5))]
+)
 def test_a_constant_map_is_zero_not_blown_up_rounding(upsample, box_sum, size):
     raw = torch.tensor([0.1, -12345.6, 0.0])[:, None, None].expand(3, *size)
     assert not heat_maps(raw, (50, 41), box_sum=box_sum, upsample=upsample).any()

@@ -300,6 +300,7 @@ def test_without_boxes_only_what_needs_none(tmp_path):
         corruption_errors(Painter(), images, Augment(), names=("background_noise",))
 
 
+@pytest.mark.slow
 def test_a_pretrained_network_errs_more_on_spoilt_photos():
     split = imagenet_validation(boxes=True)
     split = split.take(torch.arange(0, len(split), 8)[:20])

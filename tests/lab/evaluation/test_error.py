@@ -64,9 +64,8 @@ def test_all_of_it_is_json():
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5, 6, 13])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_slow_loop_agrees(classes, seed):
-    generator = torch.Generator().manual_seed(seed)
+def test_a_slow_loop_agrees(classes):
+    generator = torch.Generator().manual_seed(classes)
     # Few values, so that equal logits are common.
     logits = torch.randint(0, 4, (60, classes), generator=generator).float()
     labels = torch.randint(0, classes, (60,), generator=generator)
@@ -95,7 +94,7 @@ def test_nothing_wrong_confuses_nothing():
     assert found.matrix().sum() == 3
 
 
-@pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (67, 250), (1, 50_000)])
+@pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (3, 10), (67, 250), (1, 50_000)])
 def test_the_interval_is_wilsons(count, n):
     found, interval = proportion(count, n), stats.binomtest(count, n).proportion_ci(method="wilson")
     assert found.percent == pytest.approx(100 * count / n)

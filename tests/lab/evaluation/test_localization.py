@@ -270,6 +270,7 @@ def test_a_constant_map_finds_nothing(tmp_path):
     assert found.error == proportion(0, 1)
 
 
+@pytest.mark.slow
 def test_a_pretrained_network_finds_real_objects():
     split = imagenet_validation(boxes=True)
     split = split.take(torch.arange(0, len(split), 8)[:30])

@@ -197,6 +197,7 @@ def test_a_split_without_samples_is_refused():
         predictions(network(), empty, NORMAL)
 
 
+@pytest.mark.slow
 def test_a_pretrained_network_on_real_images():
     """Half of the images, for time. On all 250: error 26.8 %, top-5 9.6 %, ECE 7.9 %, temperature 0.79."""
     files = imagenet_validation()

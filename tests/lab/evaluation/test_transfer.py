@@ -262,6 +262,7 @@ def test_one_bar_counts_training_and_measuring(splits):
     assert moved == list(range(10))
 
 
+@pytest.mark.slow
 def test_a_pretrained_network_learns_real_birds():
     splits = real("cub200")
     train = splits.train.take(torch.arange(0, len(splits.train), 12))

@@ -1,1 +1,1 @@
-"""Evaluators applied to runs: what is measured on which checkpoint, kept beside it, and collected for tables and reports."""
+"""Measures of trained networks: one file each, a runner that applies them to runs, and a cache of what was measured."""

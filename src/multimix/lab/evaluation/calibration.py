@@ -173,12 +173,8 @@ def brier_score(predictions: Predictions) -> float:
 
 def negative_log_likelihood(predictions: Predictions) -> float:
     """Mean over samples of −log p_y, in nats."""
-
     # From the logits, because a probability that is rounded to 0 has no logarithm.
-    def losses(logits: Tensor, labels: Tensor) -> Tensor:
-        return functional.cross_entropy(logits.double(), labels, reduction="sum")
-
-    return _mean(predictions, losses)
+    return _mean(predictions, lambda logits, labels: functional.cross_entropy(logits.double(), labels, reduction="sum"))
 
 
 def temperature_scaling(predictions: Predictions, validation: Predictions | None = None, bins: int = BINS) -> Scaling:

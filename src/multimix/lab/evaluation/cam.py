@@ -7,8 +7,7 @@ places is the logit of class c without bias. Grad-CAM puts the mean gradient of 
 positive; at A itself it is the same map, cut off at 0.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -57,18 +56,6 @@ class CamPass(NamedTuple):
     raw: Callable[[Tensor], Tensor]
 
 
-def class_activation_maps(
-    network: nn.Module, x: Tensor, classes: Tensor | None = None, *, cam: CamLayers | None = None
-) -> Tensor:
-    """``[B, H, W]`` in 0 … 1 for ``x [B, C, H, W]``: the maps of ``classes [B]``, by default of the predicted ones.
-
-    ``cam`` as in :func:`find_layers`. The network is left as it was.
-    """
-    seen = cam_pass(network, x, find_layers(network, x, cam))
-    wanted = seen.logits.argmax(1) if classes is None else classes
-    return heat_maps(seen.raw(wanted), (x.shape[2], x.shape[3]))
-
-
 def heat_maps(raw: Tensor, size: tuple[int, int], *, box_sum: bool = False, upsample: Upsampling = "bilinear") -> Tensor:
     """``[B, *size]`` in 0 … 1, float32 on the CPU: ``raw [B, h, w]`` made larger, then stretched so that each map has 0 and 1.
 
@@ -93,16 +80,17 @@ def heat_maps(raw: Tensor, size: tuple[int, int], *, box_sum: bool = False, upsa
 def cam_pass(network: nn.Module, x: Tensor, layers: CamLayers) -> CamPass:
     """Logits and maps of a batch, in evaluation mode. The network keeps its modes, gradients and buffers."""
     core, _ = unwrapped(network)
-    assert layers.layer is not None
+    layer = layers.layer
+    assert layer is not None
     if layers.gradient:
-        return _gradient_pass(core, x, layers.layer)
-    outputs: dict[str, Tensor] = {}
+        return _gradient_pass(core, x, layer)
     assert layers.head is not None
     head = named_layer(core, layers.head)
-    with evaluation_mode(core), torch.no_grad(), _hooked(core, {layers.layer: partial(_keep, outputs, layers.layer)}):
-        logits = logits_of(core(x))
-        features = ACTIVATIONS[layers.activation](_feature_map(outputs, layers.layer))
     assert isinstance(head, nn.Linear)
+    outputs: dict[str, Tensor] = {}
+    with torch.no_grad():
+        logits = _run(core, x, {layer: lambda _, __, result: outputs.update({layer: result})})
+        features = ACTIVATIONS[layers.activation](_feature_map(outputs, layer))
     weight = head.weight.detach()
 
     def raw(classes: Tensor) -> Tensor:
@@ -151,24 +139,22 @@ def find_layers(network: nn.Module, x: Tensor, cam: CamLayers | None = None) -> 
 
 
 class _Trace:
-    """Of one pass: the last feature map of every layer, in the order they came, and input and name of all linear layers."""
+    """One pass: the last feature map of every layer in ``maps``, the input of every linear layer in ``pooled``, in order."""
 
     def __init__(self, core: nn.Module, x: Tensor) -> None:
         self.maps: dict[str, Tensor] = {}
         self.pooled: dict[str, Tensor] = {}
-        names = [name for name, _ in core.named_modules() if name]
-        with evaluation_mode(core), torch.no_grad(), _hooked(core, {name: partial(self._note, name) for name in names}):
-            self.logits = logits_of(core(x))
+        with torch.no_grad():
+            self.logits = _run(core, x, {name: partial(self._note, name) for name, _ in core.named_modules() if name})
         if not bool(self.logits.isfinite().all()):
             raise ValueError("the network must give finite logits, got NaN or infinity")
 
     def _note(self, name: str, module: nn.Module, given: Any, result: Any) -> None:
-        if isinstance(module, nn.Linear) and isinstance(result, Tensor) and result.ndim == 2:
-            self.pooled.pop(name, None)
-            self.pooled[name] = given[0].detach()
-        elif isinstance(result, Tensor) and result.ndim == 4:
-            self.maps.pop(name, None)  # so that a layer that runs again is put last
-            self.maps[name] = result.detach()
+        linear = isinstance(module, nn.Linear) and isinstance(result, Tensor) and result.ndim == 2
+        if linear or (isinstance(result, Tensor) and result.ndim == 4):
+            outputs = self.pooled if linear else self.maps
+            outputs.pop(name, None)  # so that a layer that runs again is put last
+            outputs[name] = (given[0] if linear else result).detach()
 
 
 def _find_head(core: nn.Module, trace: _Trace, head: str | None) -> str:
@@ -207,8 +193,8 @@ def _gradient_pass(core: nn.Module, x: Tensor, layer: str) -> CamPass:
         outputs[layer] = _feature_map({layer: result}, layer).detach().clone().requires_grad_()
         return outputs[layer].clone()  # what follows may work in place
 
-    with torch.inference_mode(False), evaluation_mode(core), torch.no_grad(), _hooked(core, {layer: cut}):
-        logits = logits_of(core(x))
+    with torch.inference_mode(False), torch.no_grad():
+        logits = _run(core, x, {layer: cut})
     features = _feature_map(outputs, layer)
 
     def raw(classes: Tensor) -> Tensor:
@@ -239,15 +225,12 @@ def _checked(classes: Tensor, logits: Tensor) -> Tensor:
     return classes.to(logits.device)
 
 
-def _keep(outputs: dict[str, Tensor], name: str, _: nn.Module, __: Any, result: Any) -> None:
-    outputs[name] = result
-
-
-@contextmanager
-def _hooked(core: nn.Module, hooks: dict[str, Hook]) -> Iterator[None]:
+def _run(core: nn.Module, x: Tensor, hooks: dict[str, Hook]) -> Tensor:
+    """Logits in evaluation mode, with a forward hook at every layer of ``hooks``."""
     handles = [named_layer(core, name).register_forward_hook(hook) for name, hook in hooks.items()]
     try:
-        yield
+        with evaluation_mode(core):
+            return logits_of(core(x))
     finally:
         for handle in handles:
             handle.remove()

@@ -14,25 +14,12 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ...checks import nearest
 from .pointnet import PointNet
-from .preact_resnet import PreActResNet, preact_resnet18, preact_resnet18_small
-from .resnet import ResNet, resnet50, resnet50_small
-from .resnext import ResNeXt, resnext29_4_24, resnext29_4_24_small
-from .vgg import SpeechVGG, vgg11, vgg11_small
-from .wide_resnet import WideResNet, wrn16_8, wrn16_8_small
+from .preact_resnet import preact_resnet18, preact_resnet18_small
+from .resnet import resnet50, resnet50_small, resnext29_4_24, resnext29_4_24_small
+from .vgg import vgg11, vgg11_small
+from .wide_resnet import wrn16_8, wrn16_8_small
 
-__all__ = [
-    "NETWORKS",
-    "OF_POINTS",
-    "PointNet",
-    "PreActResNet",
-    "ResNeXt",
-    "ResNet",
-    "SpeechVGG",
-    "WideResNet",
-    "network",
-    "network_from_path",
-    "parameter_groups",
-]
+__all__ = ["NETWORKS", "OF_POINTS", "network", "network_from_path", "parameter_groups"]
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "preact_resnet18": preact_resnet18,
