@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 MAKEFLAGS += --jobs=2
 
-.PHONY: demo test test-all check compile bench clean
+.PHONY: demo test test-all check compile docs-tables bench clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
@@ -28,6 +28,9 @@ check: $(VENV)/.dev
 
 compile: $(VENV)/.dev
 	$(BIN)/python -c "import multimix; multimix.warmup()"
+
+docs-tables: $(VENV)/.lab
+	$(BIN)/python tools/generate.py
 
 bench: $(VENV)/.dev
 	$(PIP) --no-deps timm==1.0.30
