@@ -37,8 +37,9 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 PLAIN = {"network.name": "trial:PlainNet"}
 LEARNS = {"network.name": "trial:ConvNet", "method.block.momentum": "0.8"}
-# Chunks add gradients up in another order. Weights that differ in their last bits would some day swap two blocks of nearly equal
-# saliency, and then the trainings part. At a learning rate that changes no bit the masks stay the same, and the momentum holds the gradients.
+# With chunks gradients are summed in another order. Weights that differ in their last bits will at some point swap two blocks of
+# nearly equal saliency, and from there on the trainings differ. At a learning rate too small to change a bit the masks stay the
+# same, and the momentum holds the gradients.
 COINS = {"method.p": "0.6", "method.clean_weight": "0.5", "k_chunk": "2", "schedule.rate": "1e-30"}
 
 
