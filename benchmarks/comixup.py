@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 import multimix as mm
+from multimix.geometry.blocks import block_saliency
 from multimix.methods.comixup.method import CoMixup, tilted_priors
 from multimix.methods.comixup.solver import Groups, Rules, compatibility, part_edges, solve_groups
-from multimix.solvers.terms import block_saliency
 
 BATCH, PART = 100, 20
 KEPT = 2000  # real images, so that each of 20 rounds has a batch of its own

@@ -35,8 +35,8 @@ from torch import Tensor
 
 import multimix as mm
 from multimix.methods.puzzlemix.assignment import assigned_blocks
+from multimix.methods.puzzlemix.energy import cut_terms
 from multimix.methods.puzzlemix.graphcut import solve_masks
-from multimix.solvers.terms import cut_terms
 
 BATCH, BETA, GAMMA, ETA, NEIGHBOURHOOD, EPS = 100, 1.2, 0.5, 0.2, 4, 0.8
 GRIDS = (2, 4, 8, 16)

@@ -13,10 +13,9 @@ LAYERS = """
 checks precision
 compiled sampling mixing target loss logits
 plan
-hooks saliency
-batch
+hooks
+saliency batch
 geometry
-solvers
 methods
 forward
 drop_in warmup testing

@@ -147,7 +147,7 @@ def test_clear_sentences():
     for options, sentence in (
         ({"momentum": 1.5}, "momentum must lie in 0 … 1, got 1.5"),
         ({"momentum": 0.9, "last": 0.5}, "momentum must not be above last, to which it rises, got 0.9 and 0.5"),
-        ({"steps": 0}, "steps must be the number of updates, at least 1, or None, got 0"),
+        ({"steps": 0}, "steps must be a whole number, at least 1, or None, got 0"),
     ):
         with pytest.raises(ValueError, match=re.escape(sentence)):
             MomentumEncoder(model, "norm", **options)

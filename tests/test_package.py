@@ -70,7 +70,7 @@ def test_names_are_unique_and_creatable():
         (lambda: mm.FMix(spectrum="half"), "no spectrum 'half'; there are full, reference"),
         (lambda: mm.FMix(softness=0.7), "softness must lie in 0 … 0.5, got 0.7"),
         (lambda: mm.FMix(decay=-1), "decay must be finite and at least 0, got -1"),
-        (lambda: mm.Cutout(length=0), "length must be at least 1, got 0"),
+        (lambda: mm.Cutout(length=0), "length must be a whole number, at least 1, got 0"),
         (lambda: mm.ManifoldMixup(layers=()), "layers must be a tuple of layer names"),
         (lambda: mm.ManifoldMixup(layers="layer1"), "layers must be a tuple of layer names"),
         (lambda: mm.CutMix(alpha="1"), "alpha must be finite and at least 0 .* got '1'"),

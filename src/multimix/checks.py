@@ -47,13 +47,13 @@ def check_labels(y: Tensor, x: Tensor) -> None:
         raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
     if y.is_complex():
         raise ValueError(f"y must be real, got {y.dtype}")
-    if y.is_floating_point() and readable(y) and not bool(torch.isfinite(y).all()):
+    if y.is_floating_point() and can_inspect(y) and not bool(torch.isfinite(y).all()):
         raise ValueError("y must be finite, got NaN or infinity")
 
 
 def check_finite(x: Tensor, name: str = "x") -> None:
     """Raise if ``x``, called ``name``, holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
-    if not x.is_floating_point() or not readable(x):
+    if not x.is_floating_point() or not can_inspect(x):
         return
     x = x.detach()
     # A finite sum proves finite terms (float16 sums overflow, hence float32); only another sum asks for a closer look.
@@ -80,7 +80,7 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
         raise ValueError(f"saliency must be real, of shape {wanted} like x without channels, got {list(saliency.shape)}")
     saliency = saliency.detach().reshape(wanted).to(x.device)
     saliency = saliency if saliency.is_floating_point() else saliency.float()
-    low, high = (float(end) for end in saliency.aminmax()) if readable(saliency) else (0.0, 0.0)
+    low, high = (float(end) for end in saliency.aminmax()) if can_inspect(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
         hint = ": the model's own numbers, its weights or its statistics, are not finite any more" if low != low else ""
         raise NotFiniteError(f"saliency must be finite and at least 0 everywhere, got values from {low:g} to {high:g}{hint}")
@@ -88,13 +88,13 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
 
 
 def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
-    """``noise`` as something that can be added to ``x``, or one sentence."""
+    """``noise`` as something that can be added to ``x``, or an error."""
     if not isinstance(noise, Tensor):
         raise TypeError(f"noise must be a torch.Tensor, got {type(noise).__name__}")
     if noise.shape != x.shape or not noise.is_floating_point():
         raise ValueError(f"noise must be floating point of shape {list(x.shape)} like x, got {noise.dtype} {list(noise.shape)}")
     noise = noise.detach().to(x.device)
-    if readable(noise) and not bool(torch.isfinite(noise).all()):
+    if can_inspect(noise) and not bool(torch.isfinite(noise).all()):
         raise NotFiniteError("noise must be finite, got NaN or infinity")
     return noise
 
@@ -112,10 +112,10 @@ def check_number(name: str, value: Any, *, above: float | None = None, none: boo
         raise ValueError(f"{name} must be finite and {bound}{', or None' * none}, got {value!r}")
 
 
-def check_share(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in 0 … 1."""
-    if not isinstance(value, Real) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
+def check_share(name: str, value: float, most: float = 1) -> None:
+    """Raise unless ``value`` lies in 0 … ``most``."""
+    if not isinstance(value, Real) or not 0 <= value <= most:
+        raise ValueError(f"{name} must lie in 0 … {most:g}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -130,7 +130,7 @@ def nearest(wrong: object, names: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def readable(values: Tensor) -> bool:
+def can_inspect(values: Tensor) -> bool:
     """Whether looking at values is free of side effects: it would stall an accelerator and break a compiled graph."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
@@ -153,12 +153,14 @@ def between(ends: Range, uniform: Tensor) -> Tensor:
     return (ends[0] + (ends[1] - ends[0]) * uniform).clamp(*ends)
 
 
-def checked_numbers(name: str, value: Any) -> float | tuple[float, ...]:
+def checked_numbers(name: str, value: Any, *, positive: bool = False) -> float | tuple[float, ...]:
     """``value`` as a number or a tuple of numbers, whether it came as a list, a tensor or an array."""
     value = value.tolist() if hasattr(value, "tolist") else value
     parts = value if isinstance(value, list | tuple) else [value]
     if not parts or not all(isinstance(part, Real) and math.isfinite(part) for part in parts):
         raise ValueError(f"{name} must be a number or one for each channel, got {value!r}")
+    if positive and not all(part > 0 for part in parts):
+        raise ValueError(f"{name} must be positive, got {value!r}")
     return tuple(float(part) for part in parts) if isinstance(value, list | tuple) else float(value)
 
 

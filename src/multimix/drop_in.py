@@ -144,7 +144,7 @@ class Mix:
             self._stream = (os.getpid(), *stream[0]), generator
 
     def _model(self, given: Mapping[str, Any]) -> nn.Module | None:
-        """The model to ask for what ``given`` lacks, None where there is none; one sentence if it would be asked there."""
+        """The model to ask for what ``given`` lacks, None where there is none; ValueError if it would be asked there."""
         in_worker = get_worker_info() is not None
         missing = [name for name in self.method.needs if name not in given]
         needs = f"{type(self.method).__name__} needs {', '.join(missing)}"

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .batch import Batch, Criterion, Mixed, are_indices, mixed_forward
-from .checks import check_batch, check_finite, check_labels, check_share, readable
+from .checks import can_inspect, check_batch, check_finite, check_labels, check_share
 from .hooks import check_layers
 from .logits import Output
 from .loss import one_number, soft_cross_entropy
@@ -223,6 +223,6 @@ def _batch(
     target = y
     if num_classes is not None or not are_indices(y):
         target = soft_target(y, num_classes, smoothing)
-    elif y.dtype != torch.bool and readable(y) and int(y.min()) < 0:
+    elif y.dtype != torch.bool and can_inspect(y) and int(y.min()) < 0:
         raise ValueError(f"class indices must be at least 0, got {int(y.min())}")
     return Batch(model, x, y, target, resolved(generator), given, output, smoothing)

@@ -153,7 +153,7 @@ def hidden_forward(model: nn.Module, plan: Plan, x: Tensor) -> Any:
 
 
 def check_layers(model: nn.Module, layers: tuple[str | None, ...]) -> None:
-    """Raise one sentence unless each of the hidden ``layers`` exists and mixing there would be seen by the model."""
+    """Raise ValueError unless each of the hidden ``layers`` exists and mixing there would be seen by the model."""
     hidden = [name for name in layers if name is not None]
     if not hidden:
         return

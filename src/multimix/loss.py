@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .precision import working
+from .precision import float32_or_better
 
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def softmax_bce(logits: Tensor, target: Tensor) -> Tensor:
     _check(logits, target)
     if logits.shape[-1] < 2:
         raise ValueError(f"softmax_bce needs at least 2 classes, got logits of shape {list(logits.shape)}")
-    logits = working(logits)
+    logits = float32_or_better(logits)
     log_p = logits.log_softmax(-1)
     # Only the top class can come near p = 1, where log(1 − p) must be taken from the other logits.
     top = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, logits.argmax(-1, keepdim=True), True)
@@ -48,7 +48,7 @@ def mixed_accuracy(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def one_number(value: Any) -> Tensor:
-    """``value``, or one sentence if it is not what a loss gives."""
+    """``value``, or an error if it is not what a loss gives."""
     if not isinstance(value, Tensor) or value.ndim != 0:
         got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"loss must give one number as a tensor, got {got}")

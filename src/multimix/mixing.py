@@ -22,7 +22,7 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
 
     ``out`` is filled and returned if given. The memory format of ``z`` is kept.
     """
-    if not writes_pay(z):
+    if not can_write_in_place(z):
         return into(mix(z, z[partner], m).flatten(0, 1), z, out)
     out = rows_like(z, len(m)) if out is None else out
     steps = by_step(out, len(m))
@@ -42,7 +42,7 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
     return out
 
 
-def writes_pay(z: Tensor) -> bool:
+def can_write_in_place(z: Tensor) -> bool:
     """Whether to write results in place: plain CPU tensors that no gradient, compiler or tensor subclass watches."""
     return (
         z.device.type == "cpu"

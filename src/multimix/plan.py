@@ -41,9 +41,10 @@ class Plan(ABC):
     """Names of the tensors that all K steps share."""
 
     @property
-    @abstractmethod
     def k(self) -> int:
         """Number of interpolations; 1 for an unmixed batch, whatever the method's k."""
+        stepped = (getattr(self, field.name) for field in fields(self) if field.name not in self.shared)
+        return next(len(value) for value in stepped if isinstance(value, Tensor))
 
     @property
     @abstractmethod
@@ -164,10 +165,6 @@ class SharePlan(PairPlan):
     share: Tensor
 
     @property
-    def k(self) -> int:
-        return len(self.share)
-
-    @property
     def lam(self) -> Tensor:
         return self.share.expand(-1, len(self.partner))
 
@@ -185,10 +182,6 @@ class MaskPlan(PairPlan):
 
     share: Tensor
     has_places = True
-
-    @property
-    def k(self) -> int:
-        return len(self.share)
 
     @property
     def lam(self) -> Tensor:
@@ -229,6 +222,6 @@ def even_mask(lam: Tensor, size: torch.Size) -> Tensor:
 
 
 def check_size(z: Tensor, size: torch.Size) -> None:
-    """Raise one sentence unless ``z`` is ``[B, C, *size]``."""
+    """Raise ValueError unless ``z`` is ``[B, C, *size]``."""
     if z.shape[2:] != size:
         raise ValueError(f"z has shape {list(z.shape)}, the plan was made for size {list(size)}")

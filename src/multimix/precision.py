@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-def working(z: Tensor) -> Tensor:
+def float32_or_better(z: Tensor) -> Tensor:
     """``z`` in float32, or as it is in float64."""
     return z if z.dtype == torch.float64 else z.float()
 

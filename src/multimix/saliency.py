@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from .checks import check_labels, readable
+from .checks import can_inspect, check_labels
 from .hooks import MixingError, unwrapped
 from .logits import Output, logits_of
 from .loss import one_number
-from .precision import full_precision, working
+from .precision import float32_or_better, full_precision
 
 CleanLoss = Callable[[Tensor, Any], Tensor]
 
@@ -116,7 +116,7 @@ def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:
 
 def root_mean_square(gradient: Tensor) -> Tensor:
     """``[B, *size]`` from ``[B, C, *size]``: sqrt(mean over channels of g²), in float32 or better."""
-    gradient = working(gradient)
+    gradient = float32_or_better(gradient)
     # Squares of a sure model's gradients would underflow.
     largest = gradient.abs().flatten(1).amax(1).clamp(min=torch.finfo(gradient.dtype).tiny)
     largest = largest.reshape(-1, *[1] * (gradient.ndim - 1))
@@ -157,14 +157,14 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
 
 
 def check_classes(y: Tensor, what: str, otherwise: str) -> None:
-    """Raise one sentence unless ``y`` are class indices or probabilities, which ``what`` needs; for others do ``otherwise``."""
+    """Raise ValueError unless ``y`` are class indices or probabilities, which ``what`` needs; for others do ``otherwise``."""
     indices = y.ndim == 1 and not y.is_floating_point() and y.dtype != torch.bool
     if not indices and not (y.ndim == 2 and y.shape[1] > 1):
         raise ValueError(
             f"{what} needs y to be class indices [B] or probabilities [B, C] with at least 2 classes, got {y.dtype} "
             f"{list(y.shape)}: {otherwise}"
         )
-    if indices or not readable(y):
+    if indices or not can_inspect(y):
         return
     if float(y.min()) < 0:
         raise ValueError(f"{what} needs probabilities of classes, at least 0, got {float(y.min()):g}: {otherwise}")
@@ -182,10 +182,10 @@ def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
             f"the cross-entropy of {len(y)} samples needs logits [{len(y)}, {y.shape[1] if y.ndim == 2 else 'C'}] with at least "
             f"2 classes, got {list(logits.shape)}: {OWN_LOSS}"
         )
-    logits = working(logits)
+    logits = float32_or_better(logits)
     if y.ndim == 2:
         return cross_entropy(logits, y.to(logits.dtype))
-    if readable(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:
+    if can_inspect(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:
         raise ValueError(f"class indices must lie in 0 … {logits.shape[1] - 1}, got {int(y.min())} … {int(y.max())}")
     return cross_entropy(logits, y.long())
 

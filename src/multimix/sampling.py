@@ -1,4 +1,4 @@
-"""Where draws come from when the caller hands in no generator.
+"""Where draws come from when the caller gives no generator.
 
 The library never moves torch's global random state. Without ``generator=`` it keeps one private stream per process,
 seeded from ``torch.initial_seed()`` (so ``torch.manual_seed`` before the first draw makes a run repeatable) and the
@@ -10,11 +10,13 @@ import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from numbers import Integral, Real
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor
+
+from .checks import check_choice, check_whole
 
 _streams: dict[tuple[int, int, int], torch.Generator] = {}
 
@@ -73,7 +75,7 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
 
 
 def checked_partner(partner: Tensor, batch: int) -> Tensor:
-    """``partner`` as a CPU index tensor, or one sentence on what is wrong with it."""
+    """``partner`` as a CPU index tensor, or ValueError with what is wrong with it."""
     partner = torch.as_tensor(partner, device="cpu")
     if partner.shape != (batch,) or partner.is_floating_point() or partner.dtype == torch.bool:
         raise ValueError(f"partner must hold one index per sample, shape [{batch}], got {partner.dtype} {list(partner.shape)}")
@@ -121,18 +123,15 @@ def sample_path(
 
 
 def check_path_options(k: int, alpha: float, sampler: str) -> None:
-    """Raise one sentence unless K, α and the sampler are usable."""
-    # Numbers of NumPy are numbers, too.
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    """Raise ValueError unless K, α and the sampler are usable."""
+    check_whole("k", k)
     if not isinstance(alpha, Real) or not (alpha >= 0 and math.isfinite(alpha)):
         raise ValueError(f"alpha must be finite and at least 0 (0 is no mixing), got {alpha!r}")
-    if sampler not in get_args(Sampler):
-        raise ValueError(f"no sampler {sampler!r}; there are {', '.join(get_args(Sampler))}")
+    check_choice("sampler", sampler, get_args(Sampler))
 
 
 def check_second(beta: float, sampler: str) -> None:
-    """Raise one sentence unless Beta(α, ``beta``) can be drawn from by the sampler."""
+    """Raise ValueError unless Beta(α, ``beta``) can be drawn from by the sampler."""
     if not isinstance(beta, Real) or not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, or None for alpha, got {beta!r}")
     if sampler == "stratified":
@@ -140,7 +139,7 @@ def check_second(beta: float, sampler: str) -> None:
 
 
 def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
-    """A path handed in by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
+    """A path given by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
     lam = torch.as_tensor(lam, dtype=torch.float64, device="cpu")
     lam = lam.unsqueeze(1) if lam.ndim == 1 else lam
     if lam.ndim != 2 or len(lam) == 0 or lam.shape[1] not in (1, batch):

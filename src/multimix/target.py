@@ -1,11 +1,9 @@
 """Labels of any kind → what a loss can be averaged over; label smoothing."""
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
 
-from .checks import check_share, readable
+from .checks import can_inspect, check_share, check_whole
 
 
 def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
@@ -38,13 +36,13 @@ def smoothed(target: Tensor, smoothing: float) -> Tensor:
     check_share("smoothing", smoothing)
     if target.ndim != 2:
         raise ValueError(f"smoothing needs class targets [B, C], got shape {list(target.shape)}")
-    if readable(target) and not torch.allclose(target.sum(1), target.new_ones(()), atol=1e-3):
+    if can_inspect(target) and not torch.allclose(target.sum(1), target.new_ones(()), atol=1e-3):
         raise ValueError("smoothing needs target rows that sum to 1; multi-hot and real-valued targets cannot be smoothed")
     return torch.lerp(target, torch.full_like(target, 1 / target.shape[1]), smoothing)
 
 
 def _multi_hot(y: Tensor) -> Tensor:
-    if readable(y) and not bool(((y == 0) | (y == 1)).all()):
+    if can_inspect(y) and not bool(((y == 0) | (y == 1)).all()):
         hint = "; y.squeeze(1) makes class indices of it" if y.shape[1:] == (1,) else ""
         raise ValueError(f"integer targets of shape {list(y.shape)} must be 0 or 1, got {int(y.min())} … {int(y.max())}{hint}")
     return y.float()
@@ -55,10 +53,9 @@ def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
         raise ValueError("y of shape [B] must hold class indices or real values, got torch.bool; use y.long() or y.float()")
     if num_classes is None:
         raise ValueError("class indices need num_classes to become a target (for real values use y.float())")
-    if isinstance(num_classes, bool) or not isinstance(num_classes, Integral) or num_classes < 2:
-        raise ValueError(f"num_classes must be a whole number, at least 2, got {num_classes!r}")
+    check_whole("num_classes", num_classes, 2)
     # On an accelerator an index out of range is left to scatter, which fails there too.
-    if readable(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
+    if can_inspect(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
         raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {int(label.min())} … {int(label.max())}")
     one_hot = torch.zeros(len(label), num_classes, device=label.device)
     return one_hot.scatter_(1, label.long().unsqueeze(1), 1.0)

@@ -2,10 +2,10 @@
 
 import torch
 
+from .compiled import uses_numba
 from .methods.comixup.method import CoMixup
 from .methods.puzzlemix.method import PuzzleMix
 from .methods.sagemix.method import SageMix
-from .solvers.compiled import uses_numba
 
 
 def warmup() -> None:

@@ -241,7 +241,7 @@ def test_where_it_may_mix():
         ({"layers": ()}, "layers must be a tuple"),
         ({"input_share": 2}, "input_share must lie in 0 … 1, got 2"),
         ({"direction": "both"}, "no direction 'both'; there are coin, partner, sample"),
-        ({"channel_axis": 2}, "channel_axis must be 1 or -1, got 2"),
+        ({"channel_axis": 2}, "no channel_axis 2; there are 1, -1"),
         ({"eps": 0}, "eps must be finite and above 0, got 0"),
         ({"tolerance": -1}, "tolerance must be finite and at least 0, got -1"),
         ({"rounds": 0}, "rounds must be a whole number, at least 1, got 0"),

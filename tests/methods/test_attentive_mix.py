@@ -139,7 +139,7 @@ def test_from_a_model_and_without_saliency():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"cells": 0}, "cells must be a whole number of cells per side, at least 1, got 0"),
+        ({"cells": 0}, "cells must be a whole number, at least 1, got 0"),
         ({"beta": 0}, "beta must be finite and above 0, or None for alpha, got 0"),
         ({"beta": 8.0, "sampler": "stratified"}, "sampler 'stratified' knows Beta(α, α) only, got beta=8.0"),
     ],

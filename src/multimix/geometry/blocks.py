@@ -4,6 +4,7 @@ A side of ``s`` places in ``n`` blocks has its borders at ⌊s·i/n⌋: sizes di
 gives the grid of n·m blocks, whose borders include the old ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -11,9 +12,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..mixing import into, memory_format, mix, mixed_batch, rows_like, writes_pay
+from ..compiled import uses_numba
+from ..mixing import can_write_in_place, into, memory_format, mix, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
-from ..solvers.compiled import uses_numba
+
+
+def as_plane(size: Sequence[int]) -> tuple[int, int]:
+    """A size as rows and columns: a signal is one row."""
+    return (size[0], size[1]) if len(size) == 2 else (1, size[0])
+
+
+def grid_of(values: Tensor) -> tuple[int, int]:
+    """Rows and columns of ``values […, rows, columns]``."""
+    return values.shape[-2], values.shape[-1]
 
 
 def cut_finer(side: int, blocks: int, cell: int) -> int:
@@ -41,7 +52,16 @@ def block_sums(values: Tensor, grid: tuple[int, int]) -> Tensor:
 
 def block_means(values: Tensor, grid: tuple[int, int]) -> Tensor:
     """``[…, rows, columns]``: the mean of ``values […, H, W]`` over each block."""
-    return block_sums(values, grid) / areas((values.shape[-2], values.shape[-1]), grid).to(values)
+    return block_sums(values, grid) / areas(grid_of(values), grid).to(values)
+
+
+def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
+    """``[B, rows, columns]`` in float64, sum 1 per sample: what blocks hold of ``saliency [B, H, W]``; even where it is 0."""
+    held = block_sums(saliency.to(torch.promote_types(saliency.dtype, torch.float32)), grid).to(torch.float64)
+    if not bool(torch.isfinite(held).all()):  # finite maps whose sums are too large for float32
+        held = block_sums(saliency.to(torch.float64), grid)
+    total = held.flatten(1).sum(1)[:, None, None]
+    return torch.where(total > 0, held / total.where(total > 0, 1.0), 1 / held[0].numel())
 
 
 @lru_cache(maxsize=256)
@@ -77,38 +97,25 @@ class BlockPlan(PairPlan):
     shared: ClassVar[tuple[str, ...]] = ("partner", "noise", "noise_pair")
 
     @property
-    def k(self) -> int:
-        return len(self.levels)
-
-    @property
     def lam(self) -> Tensor:
-        covered = (self.levels * areas(self._plane, self._grid).to(self.levels.device)).flatten(2).sum(2)
+        covered = (self.levels * areas(as_plane(self.size), grid_of(self.levels)).to(self.levels.device)).flatten(2).sum(2)
         return covered.to(torch.float64) / (self.steps * self.size.numel())
 
     @property
     def mask(self) -> Tensor:
-        return spread(self.levels.float() / self.steps, self._plane).reshape(*self.levels.shape[:2], 1, *self.size)
-
-    @property
-    def _plane(self) -> tuple[int, int]:
-        """The size as rows and columns: a signal is one row."""
-        return (self.size[0], self.size[1]) if len(self.size) == 2 else (1, self.size[0])
-
-    @property
-    def _grid(self) -> tuple[int, int]:
-        return self.levels.shape[2], self.levels.shape[3]
+        return spread(self.levels.float() / self.steps, as_plane(self.size)).reshape(*self.levels.shape[:2], 1, *self.size)
 
     def _mix_places(self, target: Tensor) -> Tensor:
         return replace(self, noise=None, noise_pair=None).mix(target)
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        plane = z.reshape(*z.shape[:2], *self._plane)
+        plane = z.reshape(*z.shape[:2], *as_plane(self.size))
         own = plane if self.noise is None else plane + self.noise.reshape(plane.shape).to(z.dtype)
         pair = plane if self.noise_pair is None else plane + self.noise_pair.reshape(plane.shape).to(z.dtype)
         out_plane = None if out is None else out.view(len(out), *plane.shape[1:])
         direct = out_plane is None or out_plane.is_contiguous(memory_format=memory_format(own))
-        if writes_pay(z) and direct and uses_numba("auto"):
+        if can_write_in_place(z) and direct and uses_numba("auto"):
             mixed = self._mix_compiled(own, pair, out_plane)
         else:
             mixed = self._mix_in_torch(own, pair, out_plane)
@@ -124,17 +131,17 @@ class BlockPlan(PairPlan):
     def _mix_in_torch(self, own: Tensor, pair: Tensor, out: Tensor | None) -> Tensor:
         weight = self.levels.to(torch.float64 if own.dtype == torch.float64 else torch.float32) / self.steps
         if self.source is not None or self.source_pair is not None or own is not pair:
-            mask = spread(weight, self._plane).unsqueeze(2)
+            mask = spread(weight, as_plane(self.size)).unsqueeze(2)
             steps = [
                 mix(self._moved(own, self.source, k), self._moved(pair[self.partner], self.source_pair, k), mask[k])
                 for k in range(self.k)
             ]
             return into(torch.cat(steps), own, out)
-        rows, height = self._grid[0], self._plane[0]
+        rows, height = grid_of(self.levels)[0], as_plane(self.size)[0]
         if height % rows:
-            return mixed_batch(own, self.partner, spread(weight, self._plane).unsqueeze(2), out)
+            return mixed_batch(own, self.partner, spread(weight, as_plane(self.size)).unsqueeze(2), out)
         # All rows of a block have one mask, so it is laid out along x only: [K, B, 1, rows, 1, W].
-        across = weight.index_select(-1, block_of(self._plane[1], self._grid[1]).to(weight.device))
+        across = weight.index_select(-1, block_of(as_plane(self.size)[1], grid_of(self.levels)[1]).to(weight.device))
         tall, tall_out = (None if z is None else z.view(*z.shape[:2], rows, -1, z.shape[3]) for z in (own, out))
         assert tall is not None
         mixed = mixed_batch(tall, self.partner, across[:, :, None, :, None], tall_out)
@@ -144,7 +151,7 @@ class BlockPlan(PairPlan):
         """``z [B, C, H, W]`` with its cells moved as step k has them."""
         if source is None:
             return z
-        place = moved_places(source[k], self._plane, self.cells)
+        place = moved_places(source[k], as_plane(self.size), self.cells)
         return z.flatten(2).gather(2, place.unsqueeze(1).expand(-1, z.shape[1], -1)).view(z.shape)
 
 

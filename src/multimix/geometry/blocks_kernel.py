@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..compiled import in_chunks, kernel, noticed
 from ..mixing import chain, memory_format
-from ..solvers.compiled import in_chunks, kernel, noticed
 from .blocks import block_of, borders
 
 Floats = NDArray[np.float32] | NDArray[np.float64]

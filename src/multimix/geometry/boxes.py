@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from ..mixing import PAIR_BY_PAIR, by_step, chain, into, mixed_batch, rows_like, writes_pay
+from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, chain, into, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
 
 Fit = Literal["clip", "shift"]
@@ -63,10 +63,6 @@ class BoxPlan(PairPlan):
     has_places = True
 
     @property
-    def k(self) -> int:
-        return len(self.low)
-
-    @property
     def lam(self) -> Tensor:
         area = (self.high - self.low).to(torch.float64).prod(-1) / self.size.numel()
         return area.expand(-1, len(self.partner))
@@ -78,7 +74,7 @@ class BoxPlan(PairPlan):
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        if not writes_pay(z):
+        if not can_write_in_place(z):
             return into(torch.where(inside(self.low, self.high, self.size), z[self.partner], z).flatten(0, 1), z, out)
         if self.low.shape[1] == 1:
             return mixed_batch(z, self.partner, self._planes(), out)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..mixing import PAIR_BY_PAIR, by_step, into, mix, rows_like, writes_pay
+from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, into, mix, rows_like
 from ..plan import check_size
 from .boxes import BoxPlan, inside, slices
 
@@ -56,7 +56,7 @@ class ResizedPlan(BoxPlan):
         """``z`` with all of ``whole[partner]``, made smaller, in its boxes."""
         check_size(z, self.size)
         taps = [self._taps(axis) for axis in range(len(self.size))]
-        if writes_pay(z) and (self.low.shape[1] == 1 or z[0].numel() >= PAIR_BY_PAIR):
+        if can_write_in_place(z) and (self.low.shape[1] == 1 or z[0].numel() >= PAIR_BY_PAIR):
             out = rows_like(z, self.k) if out is None else out
             self._fill(z, whole, taps, by_step(out, self.k))
             return out

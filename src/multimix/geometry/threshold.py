@@ -7,7 +7,7 @@ from torch import Tensor
 def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float = 0.0) -> Tensor:
     """``[K, rows, 1, *size]``, float32: mask k is 1 on the n_k brightest places of ``field [rows, *size]``.
 
-    n_k = ⌈λ_k N⌉ where ``round_up [rows]`` says so, else ⌊λ_k N⌋; one coin for all k, since a coin each could break the order.
+    n_k = ⌈λ_k N⌉ where ``round_up [rows]`` says so, else ⌊λ_k N⌋; one choice for all k, since one each could break the order.
     Ranking instead of thresholding a value keeps the area exact when values tie. With ``softness`` s the edge becomes a linear
     ramp over the ranks n_k ± min(s N, n_k, N − n_k). Both its ends rise with n_k, so the masks stay ordered (with λ_k N in place
     of n_k, rounding would break the order), and its mean is still n_k / N.

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from ..mixing import by_step, into, mix, rows_like, writes_pay
+from ..mixing import by_step, can_write_in_place, into, mix, rows_like
 from ..plan import MaskPlan, check_size
-from ..precision import working
+from ..precision import float32_or_better
 
 
 def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
@@ -32,7 +32,7 @@ def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
 
 def with_mean_1(saliency: Tensor) -> Tensor:
     """``[B, *size]`` in float32, each map divided by its mean; a map of zeros becomes even."""
-    saliency = working(saliency)
+    saliency = float32_or_better(saliency)
     axes = tuple(range(1, saliency.ndim))
     largest = saliency.amax(axes, keepdim=True)
     saliency = torch.where(largest > 0, saliency / largest, 1.0)  # first by the maximum, so that no sum overflows
@@ -130,7 +130,7 @@ class TranslatedPlan(MaskPlan):
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
         moved = translated(z[self.partner], self.shift)
-        if not writes_pay(z):
+        if not can_write_in_place(z):
             return into(mix(z, moved, self.share).flatten(0, 1), z, out)
         out = rows_like(z, self.k) if out is None else out
         torch.lerp(z, moved, self.share.to(z.dtype), out=by_step(out, self.k))

@@ -49,9 +49,9 @@ def spread_cells(values: Tensor, size: torch.Size) -> Tensor:
 class AttentiveMix(PairMethod):
     """x̂_k is x' in its λ_k·N most salient cells of a grid of N = ``cells``² (in each place, x outside); signals and volumes, too.
 
-    A cell is as salient as the mean of its places in ``saliency``: the gradient of the model, or an attention map handed in.
+    A cell is as salient as the mean of its places in ``saliency``: the gradient of the model, or an attention map of yours.
     λ_k comes from Beta(α, α), or with ``beta`` from Beta(α, ``beta``): few cells for 8. The number of cells is rounded up or down
-    by one coin for all k. The target follows the realised area.
+    by one draw for all k. The target follows the realised area.
     """
 
     alpha: float = 2.0

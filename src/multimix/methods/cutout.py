@@ -7,9 +7,9 @@ from operator import or_
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial
+from ..checks import check_spatial, check_whole
 from ..geometry.boxes import inside, random_center, slices
-from ..mixing import PAIR_BY_PAIR, by_step, into, rows_like, writes_pay
+from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, into, rows_like
 from ..plan import PairPlan, check_size
 from .base import PathMethod
 from .registry import Look, register
@@ -40,9 +40,8 @@ class Cutout(PathMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option in ("length", "holes"):
-            if getattr(self, option) < 1:
-                raise ValueError(f"{option} must be at least 1, got {getattr(self, option)}")
+        check_whole("length", self.length)
+        check_whole("holes", self.holes)
 
     def draw(self, x: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "Cutout")
@@ -66,10 +65,6 @@ class HolePlan(PairPlan):
     fill: float
 
     @property
-    def k(self) -> int:
-        return len(self.low)
-
-    @property
     def lam(self) -> Tensor:
         return torch.zeros(self.k, len(self.partner), dtype=torch.float64, device=self.partner.device)
 
@@ -83,7 +78,7 @@ class HolePlan(PairPlan):
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
         fill = z.new_full((), self.fill)
-        if not writes_pay(z):
+        if not can_write_in_place(z):
             return into(torch.where(self._removed(), fill, z).flatten(0, 1), z, out)
         out = rows_like(z, self.k) if out is None else out
         steps = by_step(out, self.k)

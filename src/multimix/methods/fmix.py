@@ -1,6 +1,5 @@
 """FMix (Harris et al., 2020): K nested thresholds of one random grey field."""
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial
+from ..checks import check_number, check_share, check_spatial
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
@@ -70,10 +69,8 @@ class FMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.decay < math.inf:
-            raise ValueError(f"decay must be finite and at least 0, got {self.decay}")
-        if not 0 <= self.softness <= 0.5:
-            raise ValueError(f"softness must lie in 0 … 0.5, got {self.softness}")
+        check_number("decay", self.decay)
+        check_share("softness", self.softness, 0.5)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "FMix")

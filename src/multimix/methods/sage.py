@@ -21,7 +21,7 @@ from ..geometry.translated import (
     with_mean_1,
 )
 from ..plan import PairPlan
-from ..precision import working
+from ..precision import float32_or_better
 from ..saliency import clean_logits, clean_pass
 from .base import PairMethod
 from .registry import Look, register
@@ -92,7 +92,7 @@ class SAGE(PairMethod):
             return {"clean_logits": clean_logits(batch.model, batch.x, batch.output)} if self.update_ratio < 1 else {}
         training = self.saliency_mode == "train"
         clean = clean_pass(batch.model, batch.x, batch.y, training=training, output=batch.output)
-        saliency = {"saliency": working(clean.gradient).abs().mean(1)}
+        saliency = {"saliency": float32_or_better(clean.gradient).abs().mean(1)}
         return {**saliency, "clean_logits": clean.logits} if self.update_ratio < 1 else saliency
 
     def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
@@ -124,7 +124,7 @@ class SAGE(PairMethod):
 
 
 def check_blur(length: int, sigma: float) -> None:
-    """Raise one sentence unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
+    """Raise ValueError unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
     if not is_whole(length) or length < 1 or length % 2 == 0:
         raise ValueError(f"blur_size must be an odd number of places, 1 for no blur, got {length!r}")
     check_number("blur_sigma", sigma, above=0)

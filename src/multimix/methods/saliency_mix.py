@@ -152,10 +152,7 @@ class SaliencyMix(PairMethod):
             check_choice("saliency_from", self.saliency_from, (*get_args(SaliencyMap), "a function of x"))
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
         if self.std is not None:
-            std = checked_numbers("std", self.std)
-            object.__setattr__(self, "std", std)
-            if not all(part > 0 for part in (std if isinstance(std, tuple) else (std,))):
-                raise ValueError(f"std must be positive, got {std!r}")
+            object.__setattr__(self, "std", checked_numbers("std", self.std, positive=True))
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...solvers.compiled import kernel
+from ...compiled import kernel
 from .blocks import Board, solve_board
 from .compiled import digest, inner
 from .part import (

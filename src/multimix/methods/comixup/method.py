@@ -9,10 +9,10 @@ import torch
 from torch import Generator, Tensor
 
 from ...checks import check_number, check_share, check_whole, checked_saliency
+from ...compiled import Backend
+from ...geometry.blocks import as_plane, block_saliency
 from ...plan import Plan
 from ...sampling import Sampler, check_path_options, sample_path
-from ...solvers.compiled import Backend
-from ...solvers.terms import block_saliency
 from ..base import Method
 from ..clean_loss import CleanLossMethod
 from ..puzzlemix.method import Blocks, checked_blocks
@@ -133,7 +133,7 @@ class CoMixup(CleanLossMethod):
     def draw(self, x: Tensor, *, generator: Generator, saliency: Tensor) -> Plan:
         if x.ndim not in (3, 4):
             raise ValueError(f"CoMixup needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
-        size = (1, x.shape[2]) if x.ndim == 3 else (x.shape[2], x.shape[3])
+        size = as_plane(x.shape[2:])
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
         edges = part_edges(len(x), self.part)
         # Before the path, so that K changes neither the grid nor where outputs begin.

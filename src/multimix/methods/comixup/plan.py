@@ -8,8 +8,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ...geometry.blocks import areas, borders, spread
-from ...mixing import into, mix, rows_like, writes_pay
+from ...geometry.blocks import areas, as_plane, borders, grid_of, spread
+from ...mixing import can_write_in_place, into, mix, rows_like
 from ...plan import Plan, check_size
 from ...precision import full_precision
 
@@ -28,13 +28,11 @@ class GroupPlan(Plan):
     has_places = True
 
     @property
-    def k(self) -> int:
-        return len(self.first)
-
-    @property
     def weights(self) -> Tensor:
         """``[K, B, B]`` in float64: the share of every sample (last axis) in every output; rows sum to 1."""
-        part = (areas(self._plane, self._grid).to(self.first.device, torch.float64) / (2 * self.size.numel())).flatten()
+        part = (
+            areas(as_plane(self.size), grid_of(self.first)).to(self.first.device, torch.float64) / (2 * self.size.numel())
+        ).flatten()
         shares = torch.zeros(*self.first.shape[:2], len(self.partner), dtype=torch.float64, device=self.first.device)
         for shown in (self.first, self.second):
             shares.scatter_add_(2, shown.flatten(2), part.expand(*shown.shape[:2], -1))
@@ -50,16 +48,7 @@ class GroupPlan(Plan):
         """``[K, B, 1, *size]``: the share of all samples but the own, at every place."""
         row = torch.arange(len(self.partner), device=self.first.device)[:, None, None]
         others = 0.5 * ((self.first != row).float() + (self.second != row).float())
-        return spread(others, self._plane).reshape(*others.shape[:2], 1, *self.size)
-
-    @property
-    def _plane(self) -> tuple[int, int]:
-        """The size as rows and columns: a signal is one row."""
-        return (self.size[0], self.size[1]) if len(self.size) == 2 else (1, self.size[0])
-
-    @property
-    def _grid(self) -> tuple[int, int]:
-        return self.first.shape[2], self.first.shape[3]
+        return spread(others, as_plane(self.size)).reshape(*others.shape[:2], 1, *self.size)
 
     def _mix_target(self, target: Tensor) -> Tensor:
         exact = torch.promote_types(target.dtype, torch.float32)
@@ -69,14 +58,14 @@ class GroupPlan(Plan):
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        direct = writes_pay(z)
+        direct = can_write_in_place(z)
         mixed = out if out is not None and direct else rows_like(z, self.k)
-        plane = z.reshape(*z.shape[:2], *self._plane)
+        plane = z.reshape(*z.shape[:2], *as_plane(self.size))
         whole = mixed.view(len(mixed), *plane.shape[1:])
-        down, across = (borders(side, count) for side, count in zip(self._plane, self._grid, strict=True))
+        down, across = (borders(side, count) for side, count in zip(as_plane(self.size), grid_of(self.first), strict=True))
         first, second = (shown.flatten(0, 1) for shown in (self.first, self.second))
         halves = (first != second).cpu()
-        for r, c in product(range(self._grid[0]), range(self._grid[1])):
+        for r, c in product(range(grid_of(self.first)[0]), range(grid_of(self.first)[1])):
             places = (slice(None), slice(None), slice(down[r], down[r + 1]), slice(across[c], across[c + 1]))
             block = plane[places]
             whole[places] = block[first[:, r, c]]

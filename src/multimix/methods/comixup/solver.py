@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from ...solvers.compiled import Backend, in_chunks, noticed, uses_numba
+from ...compiled import Backend, in_chunks, noticed, uses_numba
 
 Rule = Literal["hard", "soft"]
 Precedence = Literal["intended", "reference"]

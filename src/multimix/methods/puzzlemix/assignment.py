@@ -1,15 +1,13 @@
 """Transport: which block of an image is shown at each place that the mask leaves visible."""
 
-import math
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...checks import check_choice
-from ...solvers.compiled import Backend, in_chunks, noticed, uses_numba
+from ...checks import check_choice, check_number
+from ...compiled import Backend, in_chunks, noticed, uses_numba
 
 Array = np.ndarray[Any, Any]
 Rule = Literal["exact", "reference"]
@@ -39,8 +37,7 @@ def assigned_blocks(
 
     Without numba ``exact`` needs scipy; the cost J is the same, but of several optima another one may be returned.
     """
-    if not isinstance(eps, Real) or not math.isfinite(eps) or eps < 0:
-        raise ValueError(f"eps must be finite and at least 0, got {eps!r}")
+    check_number("eps", eps)
     check_choice("rule", rule, ("exact", "reference"))
     compiled = uses_numba(backend)
     k, batch, rows, columns = visible.shape

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ...solvers.compiled import kernel
+from ...compiled import kernel
 
 Array = np.ndarray[Any, Any]
 Arrays = tuple[Array, Array, Array]

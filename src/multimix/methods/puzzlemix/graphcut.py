@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ...checks import check_choice
-from ...solvers.compiled import Backend, in_chunks, noticed, uses_numba
-from ...solvers.energy import CutProblem, CutTerms, LabelCost, quantised
+from ...compiled import Backend, in_chunks, noticed, uses_numba
+from .energy import CutProblem, CutTerms, LabelCost, quantised
 
 MOST_MEMORY = 2**30  # bytes of the kernel's layers, which grow with the square of the number of labels
 MOST_BLOCKS = 32  # per side: a row of blocks must fit half a word of the kernel
@@ -42,7 +42,7 @@ def solve_masks(
 
 
 def check_labels_option(labels: int, cost: LabelCost) -> None:
-    """Raise one sentence unless ``labels`` is a number of values a mask can have."""
+    """Raise ValueError unless ``labels`` is a number of values a mask can have."""
     # A step costs a d^−4th of the weight with l4: with more labels rounding to whole numbers would take too much of it.
     most = 32 if cost == "l4" else 256
     if not isinstance(labels, int) or not 2 <= labels <= most:

@@ -13,7 +13,7 @@ than the work on it. In ``layers`` the words of a level have an empty word on ei
 import numpy as np
 from numpy.typing import NDArray
 
-from ...solvers.compiled import kernel
+from ...compiled import kernel
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]

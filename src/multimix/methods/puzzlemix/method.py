@@ -1,6 +1,5 @@
 """Puzzle Mix (Kim et al., 2020) with K masks: exact, nested in λ, from one saliency pass."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -9,18 +8,17 @@ import torch
 from torch import Generator, Tensor
 
 from ...batch import Batch
-from ...checks import check_number, check_share, check_whole, checked_noise, checked_numbers, checked_saliency
-from ...geometry.blocks import BlockPlan, cut_finer, spread
+from ...checks import check_number, check_share, check_whole, checked_noise, checked_numbers, checked_saliency, per_channel
+from ...compiled import Backend
+from ...geometry.blocks import BlockPlan, as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
 from ...saliency import CleanPass, clean_pass
 from ...sampling import resolved
-from ...solvers.compiled import Backend
-from ...solvers.energy import LabelCost
-from ...solvers.terms import OutOfRange, block_saliency, cut_terms, slack_of
 from ..base import Method, PairMethod
 from ..clean_loss import CleanLossMethod
 from ..registry import register
 from .assignment import Rule, assigned_blocks
+from .energy import LabelCost, OutOfRange, cut_terms, slack_of
 from .graphcut import MOST_BLOCKS, check_labels_option, solve_masks
 
 Transport = Literal["exact", "reference", "none"]
@@ -53,7 +51,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     """x̂_k shows in every block x or x', or both in parts, whichever is salient there; blocks may move to where they show.
 
     One number of ``blocks`` per side is drawn for the batch (a pair of numbers is rows and columns). The K masks minimise the
-    energy of :mod:`multimix.solvers.energy` exactly: ``beta`` weighs smoothness, ``gamma`` how much of it looks at the colours
+    energy of :mod:`.energy` exactly: ``beta`` weighs smoothness, ``gamma`` how much of it looks at the colours
     across a border (averaged over ``neighbourhood`` places), ``eta`` the prior λ_k, ``labels`` is the number of values a mask
     has. ``transport`` moves salient hidden blocks to visible places at a cost of ``transport_eps`` times the squared distance,
     in blocks of ``transport_size`` places (None: the mask's own).
@@ -86,9 +84,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "blocks", checked_blocks(self.blocks))
-        for name in ("mean", "std"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, checked_numbers(name, getattr(self, name)))
+        object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
+        if self.std is not None:
+            object.__setattr__(self, "std", checked_numbers("std", self.std, positive=True))
         for name in ("beta", "gamma", "eta", "transport_eps", "adv_eps"):
             check_number(name, getattr(self, name))
         if self.adv_eps > 255:
@@ -101,8 +99,6 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         if roles is not None and not (isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)):
             raise ValueError(f"adv_roles must be two of True and False, or None to draw them, got {roles!r}")
         check_share("adv_p", self.adv_p)
-        if not all(0 < part < math.inf for part in _parts(self.std)):
-            raise ValueError(f"std must be positive, got {self.std!r}")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -136,8 +132,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         of the clean loss at x + δ, u one uniform number for the batch.
         """
         x, eps = batch.x, self.adv_eps / 255
-        self._check_channels(x)
-        mean, std, slack = _per_channel(self.mean, x), _per_channel(self.std, x), slack_of(x)
+        (mean, std), slack = self._normalisation(x), slack_of(x)
         pixels = x.detach() * std + mean
         low, high = float(pixels.min()), float(pixels.max())
         if not -slack <= low <= high <= 1 + slack:
@@ -165,8 +160,8 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     ) -> PairPlan:
         if x.ndim not in (3, 4):
             raise ValueError(f"PuzzleMix needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
-        self._check_channels(x)
-        size = (1, x.shape[2]) if x.ndim == 3 else (x.shape[2], x.shape[3])
+        self._normalisation(x)  # one value or one for each channel
+        size = as_plane(x.shape[2:])
         drawn = self.blocks[int(torch.randint(len(self.blocks), (), generator=generator))]
         rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
         grid = min(rows, size[0]), min(columns, size[1])
@@ -210,13 +205,10 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             moved.append(None if bool((source == still).all()) else source)
         return replace(plan, cells=cells, source=moved[0], source_pair=moved[1])
 
-    def _check_channels(self, x: Tensor) -> None:
-        for name in ("mean", "std"):
-            count = len(_parts(getattr(self, name)))
-            if count not in (1, x.shape[1]):
-                raise ValueError(
-                    f"{name} must have one value or one for each of {x.shape[1]} channels, the second axis of x, got {count}"
-                )
+    def _normalisation(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``mean`` and ``std`` as tensors to go with ``x``, 1 where no std is given."""
+        std = 1.0 if self.std is None else self.std
+        return per_channel("mean", self.mean, x).to(x.dtype), per_channel("std", std, x).to(x.dtype)
 
 
 def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
@@ -229,11 +221,3 @@ def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
             f"such as (2, 4, 8, 16), got {blocks!r}"
         )
     return found
-
-
-def _parts(value: float | tuple[float, ...] | None) -> tuple[float, ...]:
-    return value if isinstance(value, tuple) else (1.0 if value is None else value,)
-
-
-def _per_channel(value: float | tuple[float, ...] | None, x: Tensor) -> Tensor:
-    return torch.tensor(_parts(value), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...solvers.compiled import log
-from ...solvers.energy import CutProblem, problem_energy
+from ...compiled import log
+from .energy import CutProblem, problem_energy
 
 ROUND = 25  # iterations between two looks at the proofs
 GLANCE = 5  # iterations between two looks at the momentum

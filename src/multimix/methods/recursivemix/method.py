@@ -57,7 +57,7 @@ def steps_from_history(
 class RecursiveMix(PathMethod):
     """x̂_k is all of x' resized into box k, and x outside; x' is the row of the same number in the batch mixed before.
 
-    That batch, the history, is handed in and out: :func:`multimix.mixed_terms` gives ``carried``, the keywords of the next call.
+    That batch, the history, is an argument and a result: :func:`multimix.mixed_terms` gives ``carried``, for the next call.
     Without them, at the start, a batch is not mixed; beside a smaller history the rows that it lacks are not. Areas are uniform
     on 0 … ``area`` before boxes are cut off (``box`` and ``grid`` as in :class:`multimix.CutMix`), images made smaller by
     ``resize``. ``keep`` says which of the K steps is the next history.

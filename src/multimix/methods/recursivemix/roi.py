@@ -72,7 +72,7 @@ def captured(model: nn.Module, name: str | None) -> Iterator[list[Any]]:
 
 
 def watched_layer(model: nn.Module, name: str) -> nn.Module:
-    """The submodule called ``name``, or one sentence if there is none or a compiled model would not show what it puts out."""
+    """The submodule called ``name``, or an error if there is none or a compiled model would not show what it puts out."""
     core, compiled = unwrapped(model)
     found, parts = named_layer(core, name), name.split(".")
     around = [core.get_submodule(".".join(parts[:depth])) for depth in range(1, len(parts) + 1)]

@@ -1,15 +1,14 @@
 """One-to-one assignment of the points of two clouds such that the sum of their distances is least, or nearly so."""
 
 import math
-from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...checks import check_choice
-from ...solvers.compiled import Backend, in_chunks, noticed, uses_numba
+from ...checks import check_choice, check_number
+from ...compiled import Backend, in_chunks, noticed, uses_numba
 
 Array = np.ndarray[Any, Any]
 Matching = Literal["auto", "exact", "auction"]
@@ -37,8 +36,7 @@ def matched_points(
     is the same, but of several optima another one may be returned.
     """
     check_choice("rule", rule, get_args(Matching))
-    if not isinstance(eps, Real) or not 0 < eps < math.inf:
-        raise ValueError(f"eps must be finite and above 0, got {eps!r}")
+    check_number("eps", eps, above=0)
     if points.shape != points_pair.shape or points.ndim != 3 or not 1 <= points.shape[2] <= 3 or points.numel() == 0:
         raise ValueError(f"clouds must both be [B, N, d] with d up to 3, got {list(points.shape)} and {list(points_pair.shape)}")
     compiled = uses_numba(backend)

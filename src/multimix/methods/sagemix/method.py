@@ -10,10 +10,10 @@ from torch import Generator, Tensor, nn
 
 from ...batch import Batch
 from ...checks import check_finite, check_number, check_whole, checked_saliency
+from ...compiled import Backend
 from ...logits import Output
 from ...plan import PairPlan
 from ...saliency import CleanLoss, clean_pass, root_mean_square
-from ...solvers.compiled import Backend
 from ..base import PairMethod
 from ..registry import Look, register
 from .assignment import Matching, matched_points

@@ -29,10 +29,6 @@ class PointPlan(PairPlan):
     shared: ClassVar[tuple[str, ...]] = ("partner", "order")
 
     @property
-    def k(self) -> int:
-        return len(self.share)
-
-    @property
     def lam(self) -> Tensor:
         return self.share.mean(2)
 
@@ -86,7 +82,7 @@ def kernel_shares(lam: Tensor, tilt: Tensor) -> Tensor:
 
 
 def check_points(x: Tensor, method: str) -> None:
-    """Raise one sentence unless ``x`` holds clouds of points, ``[B, N, 3]`` or ``[B, N, 2]``."""
+    """Raise ValueError unless ``x`` holds clouds of points, ``[B, N, 3]`` or ``[B, N, 2]``."""
     shape = list(x.shape)
     if len(shape) == 3 and shape[2] in (2, 3):
         return
@@ -95,7 +91,7 @@ def check_points(x: Tensor, method: str) -> None:
 
 
 def checked_order(order: Tensor, points: Tensor) -> Tensor:
-    """``order`` as an index on the CPU for clouds ``points [B, N, d]``, or one sentence on what is wrong with it."""
+    """``order`` as an index on the CPU for clouds ``points [B, N, d]``, or ValueError with what is wrong with it."""
     order = torch.as_tensor(order, device="cpu")
     wanted, n = points.shape[:2], points.shape[1]
     if order.shape != wanted or order.is_floating_point() or order.is_complex() or order.dtype == torch.bool:

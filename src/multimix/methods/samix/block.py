@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from ...checks import NotFiniteError, is_number, is_whole, readable
+from ...checks import NotFiniteError, can_inspect, check_number, check_share, check_whole, is_whole
 from ...logits import Output
 from ...precision import full_precision
 from ...sampling import resolved
@@ -31,8 +31,7 @@ class MaskNetwork(nn.Module, ABC):
 
     def __init__(self, *, kappa: float | None = 0.25) -> None:
         super().__init__()
-        if kappa is not None and (not is_number(kappa) or kappa < 0):
-            raise ValueError(f"kappa must be at least 0, or None to take ρ as it is, got {kappa!r}")
+        check_number("kappa", kappa, none=True)
         self.kappa = kappa
 
     @abstractmethod
@@ -171,10 +170,9 @@ class NewBlock(NewNetwork):
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
             raise TypeError(f"layer must be the name of a layer, got {self.layer!r}")
-        for name in ("momentum", "last"):
-            value = getattr(self, name)
-            if not (name == "momentum" and value is None) and (not is_number(value) or not 0 <= value <= 1):
-                raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
+        if self.momentum is not None:
+            check_share("momentum", self.momentum)
+        check_share("last", self.last)
 
     def make(
         self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, learn: bool = True
@@ -196,8 +194,7 @@ class FixedBlock(MaskNetwork):
 
     def __init__(self, *, kappa: float | None = 0.25, cell: int = 2, sharpness: float = 2.0) -> None:
         super().__init__(kappa=kappa)
-        if not is_whole(cell) or cell < 1:
-            raise ValueError(f"cell must be a whole number of places, at least 1, got {cell!r}")
+        check_whole("cell", cell)
         self.cell, self.sharpness = cell, sharpness
 
     def __repr__(self) -> str:
@@ -262,5 +259,5 @@ def _check_features(z: Tensor, batch: int, size: torch.Size) -> None:
     if z.ndim != 2 + len(size) or len(z) != batch or z.numel() == 0:
         places = ", ".join("DHW"[3 - len(size) :]) if len(size) > 1 else "length"
         raise ValueError(f"features must have shape [{batch}, C, {places}] for this batch, got {list(z.shape)}")
-    if readable(z) and not bool(torch.isfinite(z).all()):
+    if can_inspect(z) and not bool(torch.isfinite(z).all()):
         raise NotFiniteError("features must be finite, got NaN or infinity")

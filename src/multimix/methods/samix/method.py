@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...batch import Batch, Criterion, Mixed
-from ...checks import check_number, check_share, check_spatial, is_number
+from ...checks import check_number, check_share, check_spatial
 from ...logits import Output
 from ...loss import soft_cross_entropy
 from ...mixing import mix
@@ -96,8 +96,7 @@ class SAMix(PairMethod):
             raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
         for name in ("rescale_p", "mask_slack"):
             check_share(name, getattr(self, name))
-        if not is_number(self.margin) or not 0 <= self.margin <= 0.5:
-            raise ValueError(f"margin must lie in 0 … 0.5, got {self.margin!r}")
+        check_share("margin", self.margin, 0.5)
         for name in ("clean_weight", "mask_weight", "variance_weight"):
             check_number(name, getattr(self, name))
         check_number("eta", self.eta, none=True)
@@ -162,13 +161,13 @@ class SAMix(PairMethod):
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, features: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SAMix")
         assert isinstance(self.block, MaskNetwork)
-        # Thrown whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
-        coin = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
+        # Drawn whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
+        to_rescale = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
         z = self.block.features(x) if features is None else features
         share = self.block.masks(z, partner, 1 - lam, x.shape[2:])
         of_pair = lam.expand(-1, len(x))
-        if bool(coin.any()):
-            share = torch.where(_wide(coin.unsqueeze(0), share), rescaled(share, 1 - of_pair), share)
+        if bool(to_rescale.any()):
+            share = torch.where(_wide(to_rescale.unsqueeze(0), share), rescaled(share, 1 - of_pair), share)
         plain = (of_pair <= self.margin) | (of_pair >= 1 - self.margin)
         if bool(plain.any()):
             share = torch.where(_wide(plain, share), even_mask(of_pair, x.shape[2:]).to(share.device), share)

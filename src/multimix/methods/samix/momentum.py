@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...checks import is_number, is_whole
+from ...checks import check_share, check_whole
 from ...hooks import MixingError, named_layer, unwrapped
 from ...logits import Output, logits_of
-from ...precision import working
+from ...precision import float32_or_better
 
 
 class MomentumEncoder(nn.Module):
@@ -30,13 +30,11 @@ class MomentumEncoder(nn.Module):
         super().__init__()
         core, _ = unwrapped(model)
         named_layer(core, layer)
-        for name, value in (("momentum", momentum), ("last", last)):
-            if not is_number(value) or not 0 <= value <= 1:
-                raise ValueError(f"{name} must lie in 0 … 1, got {value!r}")
+        check_share("momentum", momentum)
+        check_share("last", last)
         if momentum > last:
             raise ValueError(f"momentum must not be above last, to which it rises, got {momentum!r} and {last!r}")
-        if steps is not None and (not is_whole(steps) or steps < 1):
-            raise ValueError(f"steps must be the number of updates, at least 1, or None, got {steps!r}")
+        check_whole("steps", steps, none=True)
         self.layer, self.first, self.last, self.steps = layer, float(momentum), float(last), steps
         try:
             # In float32 at least: a step of a thousandth is lost on most weights in half precision.
@@ -93,12 +91,12 @@ class MomentumEncoder(nn.Module):
         if not isinstance(seen[0], Tensor) or not seen[0].is_floating_point():
             raise MixingError(f"layer {self.layer!r} must put out one floating-point tensor, got {type(seen[0]).__name__}")
         z = seen[0]
-        return working(z)
+        return float32_or_better(z)
 
     def logits(self, x: Tensor, output: Output | None = None) -> Tensor:
         """The copy's logits, in float32 or better; gradients reach ``x`` but none of the weights."""
         logits = logits_of(self.copy(self._fitting(x)), output)
-        return working(logits)
+        return float32_or_better(logits)
 
     def _fitting(self, x: Tensor) -> Tensor:
         weight = next((value for value in self.copy.parameters() if value.is_floating_point()), None)

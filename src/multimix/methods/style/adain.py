@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from ...checks import per_channel
-from ...precision import full_precision, working
+from ...precision import float32_or_better, full_precision
 from ..base import NewNetwork
 
 EPS = 1e-5
@@ -113,7 +113,7 @@ class StylePair:
 
 
 def check_pair(pair: Any) -> None:
-    """Raise one sentence unless ``pair`` can encode and decode, and is not in training mode; or is still to be made."""
+    """Raise ValueError unless ``pair`` can encode and decode, and is not in training mode; or is still to be made."""
     if isinstance(pair, type) or not isinstance(pair, EncoderDecoder | NewNetwork):
         raise TypeError(
             "pair must have encode(x) and decode(features), such as multimix.methods.style.adain.StylePair(encoder, decoder), "
@@ -140,10 +140,10 @@ class StyleSpace:
     def encode(self, x: Tensor) -> Tensor:
         """Features of ``x [B, C, H, W]``, in float32 or better, without a gradient."""
         with torch.no_grad(), full_precision(x):
-            features = self.pair.encode(self.inward(working(x.detach())))
+            features = self.pair.encode(self.inward(float32_or_better(x.detach())))
             if features.ndim != 4 or len(features) != len(x):
                 raise ValueError(f"pair.encode must return features [{len(x)}, F, h, w] here, got {list(features.shape)}")
-            return working(features)
+            return float32_or_better(features)
 
     def decode(self, features: Tensor, like: Tensor) -> Tensor:
         """Images of the size and normalisation of ``like [B, C, H, W]``, in the precision of ``features``, without a gradient."""
@@ -152,7 +152,7 @@ class StyleSpace:
             if images.ndim != 4 or images.shape[:2] != (len(features), like.shape[1]):
                 wanted = f"[{len(features)}, {like.shape[1]}, H, W]"
                 raise ValueError(f"pair.decode must return images {wanted} here, got {list(images.shape)}")
-            images = working(images).to(working(like.detach()).dtype)
+            images = float32_or_better(images).to(float32_or_better(like.detach()).dtype)
             images = images.clamp(0, 1) if self.clamp else images
             if images.shape[2:] != like.shape[2:]:
                 images = interpolate(images, like.shape[2:], mode="bilinear", align_corners=False)
@@ -162,9 +162,9 @@ class StyleSpace:
     def styles(self, x: Tensor) -> Tensor:
         """``[B, S]``: means and deviations of all channels at the layers where the pair compares styles."""
         with torch.no_grad(), full_precision(x):
-            inward = self.inward(working(x.detach()))
+            inward = self.inward(float32_or_better(x.detach()))
             found = self.pair.layers(inward) if hasattr(self.pair, "layers") else [self.pair.encode(inward)]
-            return torch.cat([part.flatten(1) for layer in found for part in style_of(working(layer))], dim=1)
+            return torch.cat([part.flatten(1) for layer in found for part in style_of(float32_or_better(layer))], dim=1)
 
     def inward(self, x: Tensor) -> Tensor:
         """``x [B, C, H, W]`` as the pair is given it."""

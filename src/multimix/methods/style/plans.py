@@ -9,7 +9,7 @@ from torch import Tensor
 from ...geometry.boxes import inside
 from ...mixing import by_step, into, mix, mixed_batch, rows_like
 from ...plan import PairPlan, SharePlan, check_size
-from ...precision import working
+from ...precision import float32_or_better
 from .adain import StyleSpace, adain
 
 
@@ -66,10 +66,6 @@ class StyledBoxPlan(PairPlan):
     shared: ClassVar[tuple[str, ...]] = ("partner", "gamma")
 
     @property
-    def k(self) -> int:
-        return len(self.low)
-
-    @property
     def content(self) -> Tensor:
         """``[K, 1 or B]``: the partner's share of the content, what lies outside the box."""
         total = self.size.numel()
@@ -103,7 +99,7 @@ class StyledBoxPlan(PairPlan):
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
         within = inside(self.low, self.high, self.size)
-        own, pair = working(z), working(z)[self.partner]
+        own, pair = float32_or_better(z), float32_or_better(z)[self.partner]
         if self.space is None:
             return into(torch.where(within, own, pair).flatten(0, 1).to(z.dtype), z, out)
         features = self.space.encode(z)

@@ -26,7 +26,7 @@ class StyleMethod(PairMethod):
 
     λ^c_1 < … < λ^c_K is the partner's share of the content and λ^s_1 < … < λ^s_K of the style, drawn by the same law; ``tie``
     makes them one. The label follows the content by ``content_weight`` r and the style by 1 − r. A ``lam`` handed to ``plan``
-    serves as both paths, unless ``style_lam`` is handed in, too.
+    serves as both paths, unless ``style_lam`` is given, too.
 
     The pair is given images in 0 … 1: ``mean`` and ``std`` say how x was normalised. Images are resized for it to a shorter side
     of ``side`` pixels, bilinearly and back again; None keeps them. ``clamp`` cuts what it decodes to 0 … 1. No gradient flows
@@ -45,10 +45,7 @@ class StyleMethod(PairMethod):
         super().__post_init__()
         check_pair(self.pair)
         check_share("content_weight", self.content_weight)
-        std = checked_numbers("std", self.std)
-        if not all(part > 0 for part in (std if isinstance(std, tuple) else (std,))):
-            raise ValueError(f"std must be positive, got {self.std!r}")
-        object.__setattr__(self, "std", std)
+        object.__setattr__(self, "std", checked_numbers("std", self.std, positive=True))
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
         check_whole("side", self.side, none=True)
 
@@ -89,7 +86,7 @@ class StyleMethod(PairMethod):
         return super().draw(x, generator=generator, partner=partner, lam=lam, style_lam=style_lam, **given)
 
     def style_path(self, x: Tensor, lam: Tensor, style_lam: Tensor | Sequence[float] | None, generator: Generator) -> Tensor:
-        """λ^s ``[K, 1 or B]`` beside the content's ``lam``: the one handed in, the same if they are tied, or drawn."""
+        """λ^s ``[K, 1 or B]`` beside the content's ``lam``: the one given, the same if they are tied, or drawn."""
         if style_lam is not None:
             path = checked_path(style_lam, len(x))
             if len(path) != len(lam):

@@ -77,7 +77,7 @@ def _unset(kind: type[nn.Conv2d], *sizes: int) -> nn.Module:
 
 
 def _fill(module: nn.Module, path: str | Path, name: str, beyond: int | None = None) -> None:
-    """The weights in ``path`` copied into ``module``, or one sentence; layers from position ``beyond`` on are not wanted."""
+    """The weights in ``path`` copied into ``module``, or an error; layers from position ``beyond`` on are not wanted."""
     held = _state(path, name)
     if beyond is not None:
         held = {key: value for key, value in held.items() if not _position(key) >= beyond}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from multimix.solvers import compiled
+from multimix import compiled
 
 RUN = """
 import logging, sys

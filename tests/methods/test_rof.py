@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mask_oracles import KINDS, brute_force, coarse, loop_energy, max_flow, random_problem, random_terms
 from multimix.methods.puzzlemix import rof
+from multimix.methods.puzzlemix.energy import CutProblem, quantised
 from multimix.methods.puzzlemix.rof import rof_levels
-from multimix.solvers.energy import CutProblem, quantised
 
 LAM = torch.tensor([[0.5], [0.1], [0.93], [1e-9], [0.5], [0.4]], dtype=torch.float64)
 COSTS = ["l1", "l2", "l4"]

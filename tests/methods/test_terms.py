@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multimix.solvers.terms import block_saliency, cut_terms
+from multimix.geometry.blocks import block_saliency
+from multimix.methods.puzzlemix.energy import cut_terms
 from oracles import seeded
 from puzzle_oracle import energy, held
 

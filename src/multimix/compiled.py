@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import torch
 
-from ..checks import check_choice
+from .checks import check_choice
 
 Backend = Literal["auto", "numba", "torch"]
 
