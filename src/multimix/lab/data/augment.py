@@ -46,7 +46,6 @@ class Flip:
             raise ValueError(f"p must lie in 0 … 1, got {self.p}")
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Rows whose number lies below ``p`` are mirrored."""
         rows = (drawn[:, 0] < self.p).nonzero().flatten()
         return x.index_copy(0, rows, x.index_select(0, rows).flip(-1))
 
@@ -65,14 +64,12 @@ class PaddedCrop:
             raise ValueError(f"padding must be at least 0, got {self.padding}")
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The windows of all rows by one gather."""
         height, width = sides(self.size)
         padded = functional.pad(x, (self.padding,) * 4)
         room = torch.tensor([padded.shape[2] - height + 1, padded.shape[3] - width + 1])
         if int(room.min()) < 1:
-            raise ValueError(
-                f"size must fit into the padded image, got {height} × {width} in {padded.shape[2]} × {padded.shape[3]}"
-            )
+            shape = f"{padded.shape[2]} × {padded.shape[3]}"
+            raise ValueError(f"size must fit into the padded image, got {height} × {width} in {shape}")
         return cut(padded, (drawn * room).long(), height, width)
 
 
@@ -97,14 +94,9 @@ class RandomResizedCrop:
             raise ValueError(f"ratio must be two ascending positive numbers, got {self.ratio}")
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The part of every row given by ``crop_boxes``, resized."""
         boxes = crop_boxes(drawn, x.shape[2], x.shape[3], self.scale, self.ratio)
-        return torch.cat(
-            [
-                resize(x[i : i + 1, :, top : top + height, left : left + width], self.size)
-                for i, (top, left, height, width) in enumerate(boxes.tolist())
-            ]
-        )
+        parts = [x[i : i + 1, :, top : top + h, left : left + w] for i, (top, left, h, w) in enumerate(boxes.tolist())]
+        return torch.cat([resize(part, self.size) for part in parts])
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,6 @@ class Rotation:
             raise ValueError(f"degrees must lie in 0 … 180, got {self.degrees}")
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Every row turned; floating point in 0 … 1, since values between pixels arise."""
         angle = torch.deg2rad((2 * drawn[:, 0] - 1) * self.degrees)
         sine, cosine, zero = angle.sin(), angle.cos(), torch.zeros_like(angle)
         # grid_sample counts both sides from −1 to 1: turning there must not stretch images that are not square.
@@ -147,7 +138,6 @@ class Resize:
         return max(1, round(height * self.size / short)), max(1, round(width * self.size / short))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Every row resized."""
         size = self.size_of(x.shape[2], x.shape[3])
         return torch.cat([resize(x[i : i + 1], size) for i in range(len(x))])
 
@@ -163,7 +153,6 @@ class CenterCrop:
         check_size(self.size)
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The same window of all rows."""
         height, width = sides(self.size)
         if height > x.shape[2] or width > x.shape[3]:
             raise ValueError(f"size must fit into the image, got {height} × {width} in {x.shape[2]} × {x.shape[3]}")
@@ -186,7 +175,6 @@ class Normalise:
             raise ValueError(f"std must be positive, got {self.std}")
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """float32, whatever came in."""
         if x.shape[1] != len(self.mean):
             raise ValueError(f"mean must have one number per channel, got {len(self.mean)} for x of shape {list(x.shape)}")
         mean, std = (torch.tensor(values, dtype=torch.float64).reshape(-1, 1, 1) for values in (self.mean, self.std))
@@ -219,14 +207,14 @@ class Augment:
         if len(pixels) != len(draws):
             raise ValueError(f"draws must have one row per image, got {len(draws)} for {len(pixels)}")
         if isinstance(pixels, Tensor):
-            return self._applied(pixels, draws)
-        changed = [self._applied(image.unsqueeze(0), draws[i : i + 1]) for i, image in enumerate(pixels)]
+            return self._apply_steps(pixels, draws)
+        changed = [self._apply_steps(image.unsqueeze(0), draws[i : i + 1]) for i, image in enumerate(pixels)]
         shapes = sorted({tuple(image.shape[1:]) for image in changed})
         if len(shapes) != 1:
             raise ValueError(f"steps must bring images of several sizes to one, got {', '.join(map(str, shapes)) or 'no image'}")
         return torch.cat(changed)
 
-    def _applied(self, x: Tensor, draws: Tensor) -> Tensor:
+    def _apply_steps(self, x: Tensor, draws: Tensor) -> Tensor:
         first = 0
         for step in self.steps:
             x = step.apply(x, draws[:, first : first + step.numbers])
@@ -240,7 +228,7 @@ def in_unit_range(x: Tensor) -> Tensor:
 
 
 def check_size(size: Size) -> None:
-    """Raise unless ``size`` is one or two positive numbers."""
+    """Raise ValueError unless ``size`` is one or two positive numbers."""
     if min(sides(size)) < 1:
         raise ValueError(f"size must be at least 1, got {size}")
 

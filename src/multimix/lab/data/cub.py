@@ -62,13 +62,10 @@ def _column(path: Path, width: int, numbers: list[str] | None = None) -> dict[st
 
 def _boxes(path: Path, numbers: list[str]) -> dict[str, torch.Tensor]:
     """x, y, width, height as they stand in the file, ``[1, 4]`` for every image."""
+    lines = _column(path, 4, numbers)
     try:
-        return {
-            number: torch.tensor([[float(side) for side in text.split()]]) for number, text in _column(path, 4, numbers).items()
-        }
+        return {number: torch.tensor([[float(side) for side in text.split()]]) for number, text in lines.items()}
     except ValueError as error:
-        if isinstance(error, BadFile):
-            raise
         raise BadFile(f"{path} must hold numbers, it does not ({error})") from None
 
 

@@ -66,11 +66,9 @@ class Images:
         return len(self.labels)
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels and classes of the samples ``index``, in that order."""
         return self.pixels.index_select(0, index), self.labels.index_select(0, index)
 
     def subset(self, per_class: int, seed: int) -> "Images":
-        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
         pixels, labels = self.batch(_draw_subset(self.labels, per_class, seed))
         return replace(self, pixels=pixels, labels=labels)
 
@@ -104,7 +102,6 @@ class Files:
         return torch.stack(images) if alike else images, self.labels.index_select(0, index)
 
     def subset(self, per_class: int, seed: int) -> "Files":
-        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
         return self.take(_draw_subset(self.labels, per_class, seed))
 
     def take(self, index: Tensor) -> "Files":

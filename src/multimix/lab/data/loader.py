@@ -5,6 +5,7 @@ drawn for the whole batch, of which every process takes its rows. So batch s of 
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -16,12 +17,13 @@ from .augment import Augment
 from .datasets import Files, Split
 from .reading import BadFile
 
-# Keys of their own: training may use (seed, epoch, step) as well, and must not see the same numbers.
+# Separate keys: training may use (seed, epoch, step) as well, and must not see the same numbers.
 ORDER, DRAWS = 0x0BDE, 0xD4A5
 
 Batch = tuple[Tensor, Tensor]
 
 
+@dataclass(frozen=True, eq=False)
 class Loader:
     """``(x float32 [rows, C, H, W], y int64 [rows])`` for every step of an epoch; clouds are ``[rows, N, 3]``.
 
@@ -34,35 +36,31 @@ class Loader:
     ``workers`` other processes decode files ahead; samples in memory are faster without.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        augment: Augment,
-        *,
-        batch: int,
-        seed: int = 0,
-        shuffle: bool = True,
-        drop_last: bool = True,
-        workers: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        repeats: int = 1,
-    ) -> None:
-        for name, value, least in (("batch", batch, 1), ("world", world, 1), ("repeats", repeats, 1), ("workers", workers, 0)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        if not 0 <= rank < world:
-            raise ValueError(f"rank must lie in 0 … {world - 1}, got {rank}")
-        if batch % world:
+    split: Split
+    augment: Augment
+    _: KW_ONLY
+    batch: int
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = True
+    workers: int = 0
+    rank: int = 0
+    world: int = 1
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 1), ("world", 1), ("repeats", 1), ("workers", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank must lie in 0 … {self.world - 1}, got {self.rank}")
+        if self.batch % self.world:
             raise ValueError(
-                f"batch must be a multiple of world, so that all processes have equal shares, got {batch} for {world}"
+                f"batch must be a multiple of world, so that all processes have equal shares, got {self.batch} for {self.world}"
             )
-        self.split, self.augment, self.batch, self.seed = split, augment, batch, seed
-        self.shuffle, self.drop_last, self.workers = shuffle, drop_last, workers
-        self.rank, self.world, self.repeats = rank, world, repeats
         if len(self) == 0:
             raise ValueError(
-                f"batch must be at most the {len(split)} samples of the split when the last batch is dropped, got {batch}"
+                f"batch must be at most the {len(self.split)} samples of the split if the last batch is dropped, got {self.batch}"
             )
 
     def __len__(self) -> int:
@@ -73,19 +71,15 @@ class Loader:
         """The batches of epoch ``number`` from step ``start`` on."""
         if not 0 <= start <= len(self):
             raise ValueError(f"start must lie in 0 … {len(self)}, got {start}")
-        steps = _Steps(self, number)
+        steps, remaining = _Steps(self, number, self.order(number)), range(start, len(self))
         if self.workers == 0 or not isinstance(self.split, Files):
-            return _sound(steps[step] for step in range(start, len(self)))
-        # torch draws a seed for the workers from this generator; without it, from the global one, which is not ours to move.
+            return _raise_bad(steps[step] for step in remaining)
+        # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
+        generator = torch.Generator()
         ahead: DataLoader[Batch | BadFile] = DataLoader(
-            steps,
-            batch_size=None,
-            sampler=range(start, len(self)),
-            num_workers=self.workers,
-            generator=torch.Generator(),
-            collate_fn=_as_is,
+            steps, batch_size=None, sampler=remaining, num_workers=self.workers, generator=generator, collate_fn=_unchanged
         )
-        return _sound(ahead)
+        return _raise_bad(ahead)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the only epoch there is without shuffling and augmentation."""
@@ -99,14 +93,13 @@ class Loader:
         return torch.randperm(count, generator=seeded(ORDER, self.seed, number)) if self.shuffle else torch.arange(count)
 
 
+@dataclass(frozen=True, eq=False)
 class _Steps(Dataset[Batch | BadFile]):
     """Step s of an epoch by index: what a worker needs to make it."""
 
-    def __init__(self, loader: Loader, number: int) -> None:
-        self.loader, self.number, self.order = loader, number, loader.order(number)
-
-    def __len__(self) -> int:
-        return len(self.loader)
+    loader: Loader
+    number: int
+    order: Tensor
 
     def __getitem__(self, step: int) -> Batch | BadFile:
         loader = self.loader
@@ -115,28 +108,26 @@ class _Steps(Dataset[Batch | BadFile]):
         mine = torch.arange(len(index)).tensor_split(loader.world)[loader.rank]
         nothing = len(mine) == 0
         if nothing:
-            mine = torch.zeros(1, dtype=torch.int64)  # made and thrown away, for its shape
+            mine = torch.zeros(1, dtype=torch.int64)  # read and dropped again, for its shape
         try:
             pixels, labels = loader.split.batch(index[mine])
         except BadFile as bad:
             return bad  # raised in a worker, torch would bury the sentence in a traceback
         rows = (torch.arange(loader.repeats)[:, None] * len(index) + mine).flatten()
-        pixels = (
-            pixels.repeat(loader.repeats, *[1] * (pixels.ndim - 1)) if isinstance(pixels, Tensor) else pixels * loader.repeats
-        )
-        x, y = loader.augment.apply(pixels, draws[rows]), labels.repeat(loader.repeats)
+        repeated = pixels * loader.repeats if isinstance(pixels, list) else torch.cat([pixels] * loader.repeats)
+        x, y = loader.augment.apply(repeated, draws[rows]), labels.repeat(loader.repeats)
         return (x[:0], y[:0]) if nothing else (x, y)
 
 
-def _as_is(made: Any) -> Any:
-    return made
+def _unchanged(batch: Any) -> Any:
+    return batch
 
 
-def _sound(made: Iterable[Batch | BadFile]) -> Iterator[Batch]:
-    """The batches, or the sentence of the first bad file."""
+def _raise_bad(batches: Iterable[Batch | BadFile]) -> Iterator[Batch]:
+    """The batches, or the error of the first bad file."""
     # The loop alone holds the iterator, so that workers stop at once when it is left. Were it in a variable, the traceback would
     # keep it alive, and torch waits five seconds for each worker of an iterator that is collected as garbage.
-    for one in made:
-        if isinstance(one, BadFile):
-            raise one
-        yield one
+    for batch in batches:
+        if isinstance(batch, BadFile):
+            raise batch
+        yield batch
