@@ -41,7 +41,7 @@ def test_every_option_of_look_arrives(files, monkeypatch, capsys):
         seen.update(options, a=a, b=b)
         return a, b
 
-    monkeypatch.setattr("multimix.lab.look.look", written)
+    monkeypatch.setattr("multimix.lab.look.look.write_look", written)
     arguments = "look one two --k 3 --methods fmix cutmix --size 99 --seed 7 --out there"
     assert cli.main(arguments.split()) == 0
     del seen["track"], seen["note"]
@@ -52,7 +52,7 @@ def test_every_option_of_look_arrives(files, monkeypatch, capsys):
 
 def test_look_brings_two_pictures_along(files, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr("multimix.lab.look.look", lambda a, b, **options: seen.extend([a, b]) or ("x", "y"))
+    monkeypatch.setattr("multimix.lab.look.look.write_look", lambda a, b, **options: seen.extend([a, b]) or ("x", "y"))
     assert cli.main(["look", "--size", "48"]) == 0
     assert seen[0].equal(cat(48))
     assert seen[1].equal(dog(48))
@@ -107,7 +107,7 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--k", "0"], "k must be a whole number, at least 1, got 0"),
         ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
         ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
-        (["look", "cat.png"], "look needs two pictures, or none for the two that come along"),
+        (["look", "cat.png"], "look needs two pictures, or none for the two that come with multimix"),
         ([*LOOK, "--methods", "alignmixup"], "alignmixup cannot be shown: it mixes hidden layers, which have no pixels"),
         (["points", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["points", "--ks", "0"], "ks must be one or more whole numbers, at least 1, got (0,)"),
@@ -156,7 +156,7 @@ def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch):
     def broken(*args, **options):
         raise ModuleNotFoundError("No module named 'elsewhere'", name="elsewhere")
 
-    monkeypatch.setattr("multimix.lab.look.look", broken)
+    monkeypatch.setattr("multimix.lab.look.look.write_look", broken)
     with pytest.raises(ModuleNotFoundError, match="elsewhere"):
         cli.main(["look"])
 
@@ -165,7 +165,7 @@ def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("multimix.lab.look.look", interrupted)
+    monkeypatch.setattr("multimix.lab.look.look.write_look", interrupted)
     assert cli.main(["look"]) == 130
     assert capsys.readouterr().err == "stopped; what is finished is kept, and the same command goes on from there\n"
 
@@ -191,7 +191,7 @@ def test_help_of_a_command_has_a_line_an_example_and_every_option_explained(caps
         cli.main([command, "--help"])
     assert not stopped.value.code
     said = capsys.readouterr().out
-    assert (cli.COMMANDS[command].__doc__ or "").splitlines()[0] in " ".join(said.split())
+    assert (cli.command(command).__doc__ or "").splitlines()[0] in " ".join(said.split())
     assert f"  multimix {command}" in said.partition("options")[0]
 
 

@@ -175,7 +175,7 @@ def test_workers_serve_files_only():
         ({"batch": 4, "workers": -1}, "workers must be at least 0, got -1"),
         ({"batch": 4, "world": 2, "rank": 2}, "rank must lie in 0 … 1, got 2"),
         ({"batch": 5, "world": 2}, "batch must be a multiple of world, so that all processes have equal shares, got 5 for 2"),
-        ({"batch": 24}, "batch must be at most the 23 samples of the split when the last batch is dropped, got 24"),
+        ({"batch": 24}, "batch must be at most the 23 samples of the split if the last batch is dropped, got 24"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(options, sentence):

@@ -12,7 +12,7 @@ from multimix import CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, Puzz
 from multimix.lab.data.shapes import cloud_picture
 from multimix.lab.look.cases import words
 from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
-from multimix.lab.look.look import look, shown_methods
+from multimix.lab.look.look import choose_methods, write_look
 from multimix.lab.look.pictures import cat, dog, to_image
 from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
 from multimix.methods.registry import entry
@@ -40,7 +40,7 @@ def _brief_training(monkeypatch):
 
 def shown_as(name):
     """The method as ``look`` makes it."""
-    (method,) = shown_methods([name], SIZE, print)
+    (method,) = choose_methods([name], SIZE, print)
     return method
 
 
@@ -180,7 +180,7 @@ def test_the_figure_writes_the_realised_share_it_was_given(pair):
 
 
 def test_no_name_and_no_remark_reaches_the_edge_or_a_picture(pair):
-    shown = shown_methods((), SIZE, print)
+    shown = choose_methods((), SIZE, print)
     path = Steps(pair[0].expand(2, -1, -1, -1), torch.tensor([0.3, 0.6]))
     sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).short) for m in shown]))
     assert (sheet[:, :MARGIN] == 255).all()
@@ -204,7 +204,7 @@ def test_remarks_stand_under_the_name(pair):
 
 def test_without_names_every_method_with_pixels_or_points_is_shown():
     notes = []
-    names = [method.name for method in shown_methods((), 64, notes.append)]
+    names = [method.name for method in choose_methods((), 64, notes.append)]
     assert names == [kind.name for kind in multimix.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
     assert notes == []
 
@@ -280,7 +280,7 @@ def test_ends_are_the_pictures_and_no_b_without_a_partner(pair):
 
 
 def test_what_is_not_as_in_training_is_said():
-    said = {method.name: words(method) for method in shown_methods((), SIZE, print)}
+    said = {method.name: words(method) for method in choose_methods((), SIZE, print)}
     assert {name for name, found in said.items() if found.whole} == {name for name, found in said.items() if found.short}
     plain = {name for name, found in said.items() if not found.whole}
     assert plain == {"cutout", "mixup", "cutmix", "fmix", "saliencymix", "resizemix", "gridmix", "smoothmix"}
@@ -297,7 +297,7 @@ def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
         said.append("begun")
         return iter(methods)
 
-    look(*pair, methods=["stylemix", "stylecutmix", "mixup"], k=1, size=SIZE, out=tmp_path, track=track, note=said.append)
+    write_look(*pair, methods=["stylemix", "stylecutmix", "mixup"], k=1, size=SIZE, out=tmp_path, track=track, note=said.append)
     assert said == [
         "a small encoder and decoder for stylemix and stylecutmix is trained first, which takes some seconds",
         "begun",
@@ -332,7 +332,7 @@ def more_methods(monkeypatch):
 @pytest.mark.usefixtures("more_methods")
 def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
     notes = []
-    _, html = look(*pair, size=SIZE, k=2, out=tmp_path, note=notes.append)
+    _, html = write_look(*pair, size=SIZE, k=2, out=tmp_path, note=notes.append)
     page = html.read_text()
     assert "<h2>brand</h2>" in page
     assert "A &lt;new&gt; method of <code>k</code> steps." in page
@@ -358,12 +358,12 @@ def test_a_new_method_appears_by_itself_or_a_note_says_why_not(tmp_path, pair):
 )
 def test_a_method_asked_for_by_name_that_cannot_be_shown_is_one_sentence(name, sentence):
     with pytest.raises(ValueError, match=sentence) as caught:
-        shown_methods(["mixup", name], 64, print)
+        choose_methods(["mixup", name], 64, print)
     assert "\n" not in str(caught.value)
 
 
 def test_names_keep_their_order_and_are_shown_once():
-    shown = shown_methods(["fmix", "input", "mixup", "fmix"], 64, print)
+    shown = choose_methods(["fmix", "input", "mixup", "fmix"], 64, print)
     assert [method.name for method in shown] == ["fmix", "mixup"]
 
 
@@ -375,8 +375,9 @@ def test_look_writes_the_figure_and_the_page(tmp_path, pair):
             tracked.append(method.name)
             yield method
 
-    png, html = look(*pair, k=3, methods=["cutmix", "fmix"], size=SIZE, seed=2, out=tmp_path / "new" / "folder", track=track)
-    assert [png, html] == [tmp_path / "new" / "folder" / name for name in ("look.png", "look.html")]
+    out = tmp_path / "new" / "folder"
+    png, html = write_look(*pair, k=3, methods=["cutmix", "fmix"], size=SIZE, seed=2, out=out, track=track)
+    assert [png, html] == [out / name for name in ("look.png", "look.html")]
     assert sorted(png.parent.iterdir()) == [html, png]
     assert tracked == ["cutmix", "fmix"]
     sheet = decoded(png.read_bytes())
@@ -387,7 +388,8 @@ def test_look_writes_the_figure_and_the_page(tmp_path, pair):
 
 def test_the_seed_decides_everything(tmp_path, pair):
     state = torch.get_rng_state()
-    made = [look(*pair, methods=["cutmix"], size=SIZE, seed=seed, out=tmp_path / str(i)) for i, seed in enumerate((0, 0, 1))]
+    options = {"methods": ["cutmix"], "size": SIZE}
+    made = [write_look(*pair, seed=seed, out=tmp_path / str(i), **options) for i, seed in enumerate((0, 0, 1))]
     contents = [(png.read_bytes(), html.read_bytes()) for png, html in made]
     assert contents[0] == contents[1]
     assert contents[0][0] != contents[2][0]
@@ -398,8 +400,8 @@ def test_the_seed_decides_everything(tmp_path, pair):
 def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
     a, b = (picture.clone() for picture in pair)
     to_image(a, SIZE).save(tmp_path / "a.png")
-    from_file = look(tmp_path / "a.png", b, methods=["mixup"], size=SIZE, out=tmp_path / "file")
-    from_tensor = look(a, b, methods=["mixup"], size=SIZE, out=tmp_path / "tensor")
+    from_file = write_look(tmp_path / "a.png", b, methods=["mixup"], size=SIZE, out=tmp_path / "file")
+    from_tensor = write_look(a, b, methods=["mixup"], size=SIZE, out=tmp_path / "tensor")
     assert from_file[0].read_bytes() == from_tensor[0].read_bytes()
     assert torch.equal(a, pair[0])
     assert torch.equal(b, pair[1])
@@ -418,12 +420,12 @@ def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
 )
 def test_options_that_cannot_be_used_are_one_sentence(tmp_path, pair, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        look(*pair, methods=["mixup"], out=tmp_path / "out", **{"size": SIZE, **options})
+        write_look(*pair, methods=["mixup"], out=tmp_path / "out", **{"size": SIZE, **options})
     assert not (tmp_path / "out").exists()
 
 
 def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypatch):
-    png, html = look(*pair, methods=["mixup"], size=SIZE, out=tmp_path)
+    png, html = write_look(*pair, methods=["mixup"], size=SIZE, out=tmp_path)
     before = png.read_bytes(), html.read_bytes()
 
     def full(*args):
@@ -431,7 +433,7 @@ def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypat
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="cannot write into .*: No space left on device"):
-        look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
+        write_look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
     assert (png.read_bytes(), html.read_bytes()) == before
     assert sorted(tmp_path.iterdir()) == [html, png]
 
@@ -439,5 +441,5 @@ def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypat
 def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path, pair):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(ValueError, match="out must be a folder, '.*taken' is a file"):
-        look(*pair, methods=["mixup"], size=SIZE, out=tmp_path / "taken")
+        write_look(*pair, methods=["mixup"], size=SIZE, out=tmp_path / "taken")
     assert (tmp_path / "taken").read_text() == "mine"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from browser import in_browser, in_frame, opened
 from multimix import CutMix, Cutout, FMix, InputMixup
-from multimix.lab.look.look import look
+from multimix.lab.look.look import write_look
 from multimix.lab.look.page import Card, marked_up
 from multimix.lab.look.page import page as page_of
 from multimix.lab.look.pictures import cat, dog, to_image
@@ -53,7 +53,7 @@ READ = """
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("look")
-    return look(cat(), dog(), methods=list(METHODS), seed=0, out=folder)[1]
+    return write_look(cat(), dog(), methods=list(METHODS), seed=0, out=folder)[1]
 
 
 def report_of(page, tmp_path, script, *flags):
@@ -189,7 +189,7 @@ def test_the_page_is_one_light_file_with_words_for_everything(page):
 def test_detailed_photographs_stay_light_too(tmp_path):
     noise = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     a, b = torch.nn.functional.interpolate(noise, 256, mode="bicubic").clamp(0, 1)
-    _, html_path = look(a, b, methods=list(METHODS), out=tmp_path)
+    _, html_path = write_look(a, b, methods=list(METHODS), out=tmp_path)
     assert html_path.stat().st_size < 4_000_000
 
 
@@ -247,7 +247,7 @@ def test_the_slider_moves_it_through_its_steps(tmp_path):
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_longest_remarks_fit(tmp_path, width):
-    page = look(cat(64), dog(64), k=3, methods=["comixup", "sagemix", "recursivemix", "samix"], size=64, out=tmp_path)[1]
+    page = write_look(cat(64), dog(64), k=3, methods=["comixup", "sagemix", "recursivemix", "samix"], size=64, out=tmp_path)[1]
     seen = in_frame(page, width, tmp_path)
     assert seen["widths"] == [width, width]
     assert seen["requests"] == []

@@ -35,20 +35,21 @@ def look(
 ) -> None:
     """Show the K steps of every method on two pictures: a figure, and a page with a slider along λ.
 
-    A few are given what two pictures do not have, and the page says what: a small encoder and decoder (trained first, seconds), a
-    fixed mask network, a batch before, mirror images, clouds of points. Methods that mix hidden layers only cannot be shown.
+    Some methods need more than two pictures, and the page says what they get: a small encoder and decoder (trained first,
+    seconds), a fixed mask network, a previous batch, mirror images, clouds of points. Methods that mix only hidden layers cannot
+    be shown.
 
     Try it:
       multimix look
       multimix look cat.jpg dog.jpg
       multimix look cat.jpg dog.jpg --methods cutmix fmix --k 7 --seed 3
     """
-    from ..look.look import look as written
+    from ..look.look import write_look
     from ..look.pictures import cat, dog
 
     if (a is None) != (b is None):
-        raise ValueError("look needs two pictures, or none for the two that come along")
+        raise ValueError("look needs two pictures, or none for the two that come with multimix")
     pictures = (cat(size), dog(size)) if a is None or b is None else (a, b)
-    png, html = written(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=bar("Mixing"), note=note)
+    png, html = write_look(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=bar("Mixing"), note=note)
     print(f"wrote {png}")
     tell(html, "Move the slider.")

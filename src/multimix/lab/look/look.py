@@ -19,7 +19,7 @@ MOST_STEPS = 40
 SIZES = (16, 512)
 
 
-def look(
+def write_look(
     a: str | Path | Tensor,
     b: str | Path | Tensor,
     *,
@@ -34,25 +34,26 @@ def look(
     """Paths of ``look.png`` (K steps per method) and ``look.html`` (any λ by a slider), both written into the folder ``out``.
 
     ``a`` and ``b`` are image files or pictures ``[3, size, size]`` in 0 … 1. No ``methods`` means all that can be shown;
-    ``note`` is told about each that cannot, and about what takes long. ``track`` may wrap the methods in a progress bar. Figure
+    ``note`` gets a sentence on each that cannot, and on what takes long. ``track`` may wrap the methods in a progress bar. Figure
     and page share the geometry, which follows from ``seed``.
     """
     few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     _check_options(k, size, seed)
-    shown = shown_methods(methods, size, note)
+    chosen = choose_methods(methods, size, note)
     a, b = _picture(a, size, "a"), _picture(b, size, "b")
     many = [i / (POSITIONS - 1) for i in range(POSITIONS)]
     out = Path(out)
     png, html = out / "look.png", out / "look.html"
     make_folder(out)  # before anything that takes time
-    train_ahead(shown, note)
+    train_ahead(chosen, note)
     rows, cards = [], []
-    for method in track(shown):
-        said, (first, last) = words(method), ends(method, a, b)
+    for method in track(chosen):
+        remark, (first, last) = words(method), ends(method, a, b)
         at_few = steps(method, a, b, few, seed=seed)
-        rows.append(Row(method.name, first, at_few, last, said.short))
+        rows.append(Row(method.name, first, at_few, last, remark.short))
         fine = steps(method, a, b, many, seed=seed) if takes_lam(method) else at_few
-        cards.append(Card(method.name, _first_line(method), list(fine.images), fine.lam.tolist(), last is not None, said.whole))
+        sentence = (type(method).__doc__ or "").strip().splitlines()[0]
+        cards.append(Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole))
     try:
         write_atomically(png, figure(rows))
         write_atomically(html, page(a, b, cards).encode())
@@ -61,7 +62,7 @@ def look(
     return png, html
 
 
-def shown_methods(names: Sequence[str], size: int, note: Callable[[str], None]) -> list[Method]:
+def choose_methods(names: Sequence[str], size: int, note: Callable[[str], None]) -> list[Method]:
     """The methods called ``names``, a ValueError for the first that cannot be shown; without names all that can be."""
     chosen = list({entry(name).name: entry(name) for name in names}.values())
     for name in names:
@@ -74,10 +75,6 @@ def shown_methods(names: Sequence[str], size: int, note: Callable[[str], None]) 
         elif reason not in LEFT_OUT:
             note(f"{known.name} is left out: {reason}")
     return [known.method(**known.look.options(size)) for known in chosen]
-
-
-def _first_line(method: Method) -> str:
-    return (type(method).__doc__ or "").strip().splitlines()[0]
 
 
 def _check_options(k: int, size: int, seed: int) -> None:

@@ -26,16 +26,16 @@ def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: i
     """What ``method`` makes of ``a`` with the partner ``b`` at the shares ``lam``, all with one geometry drawn from ``seed``.
 
     A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that needs
-    saliency gets the contrast of the pictures, since there is no network to ask; one that mixes points mixes two clouds of its
-    own. ``look=Look(steps=…)`` of a registered method goes before all that.
+    saliency gets the contrast of the pictures, since there is no network; one that mixes points gets two clouds
+    instead. ``look=Look(steps=…)`` of a registered method goes before all that.
     """
     generator = torch.Generator().manual_seed(seed)
     own = _own_steps(method)
     if own is not None:
         return Steps(*own(method, a, b, lam, generator, contrast))
     if isinstance(method, PairMethod):
-        return (_between_clouds if method.layout == "points" else _in_a_pair)(method, a, b, lam, generator)
-    return _without_partner(method, a, b, lam, generator)
+        return (_mix_clouds if method.layout == "points" else _mix_pair)(method, a, b, lam, generator)
+    return _mix_alone(method, a, b, lam, generator)
 
 
 def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -48,7 +48,7 @@ def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def takes_lam(method: Method) -> bool:
-    """Whether a slider can ask for a share; otherwise there are its K steps only."""
+    """Whether it can mix at a given share; otherwise the slider goes through its K steps."""
     return entry(method.name).look.any_lam
 
 
@@ -73,7 +73,7 @@ def _own_steps(method: Method) -> Callable[..., tuple[Tensor, Tensor]] | None:
     return entry(method.name).look.steps
 
 
-def _in_a_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+def _mix_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
     x = torch.stack([a, b])
     given = {"saliency": contrast(x)} if "saliency" in method.needs else {}
     # p = 1: a batch that happens to stay unmixed would leave nothing to look at.
@@ -81,14 +81,14 @@ def _in_a_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], g
     return Steps(plan.mix(x)[::2], plan.lam[:, 0])
 
 
-def _between_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+def _mix_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
     x, given = clouds(), {"saliency": torch.ones(2, POINTS)} if "saliency" in method.needs else {}
     plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
     drawn = zip(plan.mix(x)[::2], plan.mask[:, 0, 0], strict=True)
     return Steps(torch.stack([cloud_picture(cloud, share, a.shape[-1]) for cloud, share in drawn]), plan.lam[:, 0])
 
 
-def _without_partner(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
+def _mix_alone(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
     x, unmoved = torch.stack([a, b]), sum(share == 0 for share in lam)
     changed: dict[str, Any] = {"k": len(lam) - unmoved}
     plan = replace(method, **changed).plan(x, generator=generator)  # type: ignore[type-var]  # methods are dataclasses
