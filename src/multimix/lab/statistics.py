@@ -1,7 +1,7 @@
 """Means with intervals, and paired comparisons over the same seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,3 +69,19 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
         p_sign = 2 * 0.5**whole.n
         return Paired(whole.n, whole.mean, 0.0 if p_sign < 0.05 else math.nan, wins, p_sign, p_wilcoxon)
     return Paired(whole.n, whole.mean, whole.half, wins, float(stats.ttest_1samp(difference, 0.0).pvalue), p_wilcoxon)
+
+
+def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Paired | None:
+    """``first − second`` over the seeds that both have, if there are at least two."""
+    common = sorted(set(first) & set(second))
+    return paired([first[seed] for seed in common], [second[seed] for seed in common]) if len(common) > 1 else None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together."""
+    adjusted = [1.0] * len(p_values)
+    largest = 0.0
+    for done, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted

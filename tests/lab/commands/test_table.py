@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from multimix.lab.commands.table_runner import run
+from multimix.lab.commands.table import table
 from multimix.lab.evaluation.cache import Query, store_row
 from multimix.lab.recipes import RECIPES
 from multimix.lab.storage import append_row
@@ -29,7 +29,7 @@ def results(tmp_path):
 
 def test_a_table_is_printed_and_written_in_three_forms(results, tmp_path, capsys):
     out = tmp_path / "deep" / "tables"
-    run("calibration", places=[results], scale=None, out=out, demo=tmp_path)
+    table("calibration", runs=(results,), scale=None, out=out, demo=tmp_path)
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.startswith("Table 8: Expected calibration error (ECE) (small scale")
@@ -44,32 +44,32 @@ def test_a_table_is_printed_and_written_in_three_forms(results, tmp_path, capsys
 
 
 def test_without_results_the_papers_table_is_shown_at_its_scale(tmp_path, capsys):
-    run("2", places=[], scale=None, out=None, demo=tmp_path / "no-demo")
+    table("2", runs=(), scale=None, out=None, demo=tmp_path / "no-demo")
     said = capsys.readouterr()
     assert said.err == ""
     with pytest.raises(ValueError, match="there is no folder"):  # what was named must be there
-        run("2", places=[tmp_path / "nowhere"], scale=None, out=None, demo=tmp_path)
+        table("2", runs=(tmp_path / "nowhere",), scale=None, out=None, demo=tmp_path)
     assert "(paper scale)" in said.out
     assert "18.23" in said.out
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scale_that_is_asked_for_is_shown(results, tmp_path, capsys):
-    run("2", places=[results], scale="paper", out=None, demo=tmp_path)
+    table("2", runs=(results,), scale="paper", out=None, demo=tmp_path)
     assert "80.50" not in capsys.readouterr().out
-    run("2", places=[results], scale=None, out=None, demo=tmp_path)
+    table("2", runs=(results,), scale=None, out=None, demo=tmp_path)
     assert "80.50" in capsys.readouterr().out
 
 
 def test_a_single_run_is_a_place_too(results, tmp_path, capsys):
     folder = results / CIFAR.name / "small" / "none-1"
     (folder / "settings.json").write_text(json.dumps({}))
-    run("2", places=[folder], scale=None, out=None, demo=tmp_path)
+    table("2", runs=(folder,), scale=None, out=None, demo=tmp_path)
     assert "81.00" in capsys.readouterr().out
 
 
 def test_without_a_number_all_are_listed(results, tmp_path, capsys):
-    run(None, places=[results], scale=None, out=None, demo=tmp_path)
+    table(None, runs=(results,), scale=None, out=None, demo=tmp_path)
     said = capsys.readouterr().out
     assert said.startswith("Tables and figures of the paper")
     assert "gradient-norm" in said
@@ -77,4 +77,4 @@ def test_without_a_number_all_are_listed(results, tmp_path, capsys):
 
 def test_an_unknown_number_is_one_sentence(tmp_path):
     with pytest.raises(ValueError, match="no table '99'.*; there are 1 spiral, 2 errors, "):
-        run("99", places=[], scale=None, out=None, demo=tmp_path)
+        table("99", runs=(), scale=None, out=None, demo=tmp_path)

@@ -15,8 +15,8 @@ from multimix.lab.data import Augment, Images, Normalise
 from multimix.lab.evaluation import training_time
 from multimix.lab.evaluation.gradient_norm import Updates, gradient_norms
 from multimix.lab.evaluation.training_time import training_times
-from multimix.lab.results import k_figures
-from multimix.lab.results.k_figures import norm_figures, time_figures
+from multimix.lab.results.figures import against_k
+from multimix.lab.results.figures.against_k import norm_figures, time_figures
 from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import MixBlock, NewBlock
 from trial import PUZZLE, DropNet
@@ -191,8 +191,7 @@ def test_what_cannot_be_is_said():
 def drawn(monkeypatch):
     """The figure itself, before it became bytes."""
     kept = []
-    monkeypatch.setattr(k_figures, "png", lambda sheet, dpi: kept.append(sheet) or b"")
-    monkeypatch.setattr(k_figures, "svg", lambda sheet: b"")
+    monkeypatch.setattr(against_k, "save", lambda name, figure: kept.append(figure) or {})
     return kept
 
 

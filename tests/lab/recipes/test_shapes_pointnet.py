@@ -11,7 +11,7 @@ from multimix.lab.evaluation.registry import measure_named
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
-from multimix.lab.results.samples import first_batch
+from multimix.lab.results.figures.samples import first_batch
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import swept
 from multimix.lab.training.checkpoint import weights_digest

@@ -8,7 +8,7 @@ from rich.console import Console
 from scipy import stats
 
 from multimix.lab.recipes.base import Row
-from multimix.lab.results.recipe_table import recipe_csv, recipe_markdown, recipe_sheet, recipe_table, written
+from multimix.lab.results.recipe_table import recipe_csv, recipe_table, write_recipe_results
 from multimix.lab.storage import append_row, read_rows
 from result_rows import made_up_recipe, result_row
 
@@ -24,6 +24,10 @@ def shown(recipe, scale, rows, width=200):
     console = Console(width=width, file=io.StringIO())
     console.print(recipe_table(recipe, scale, rows))
     return console.file.getvalue()
+
+
+def recipe_markdown(recipe, scale, rows):
+    return recipe_table(recipe, scale, rows).markdown()
 
 
 def cells(markdown):
@@ -204,7 +208,7 @@ def test_files_are_written_from_the_rows_on_disk(tmp_path):
     for row in TABLE:
         append_row(tmp_path / "results.jsonl", {name: value for name, value in row.items() if name != "environment"})
     rows = read_rows(tmp_path / "results.jsonl")
-    paths = written(RECIPE, "paper", rows, tmp_path)
+    paths = write_recipe_results(RECIPE, "paper", rows, tmp_path)
     folder = tmp_path / "made_up" / "paper"
     assert {path.parent for path in paths} == {folder}
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in paths)
@@ -217,7 +221,7 @@ def test_files_are_written_from_the_rows_on_disk(tmp_path):
 def test_a_file_in_the_way_is_one_sentence(tmp_path):
     (tmp_path / "made_up").write_text("")
     with pytest.raises(ValueError, match="out must be a folder, .*made_up' is a file"):
-        written(RECIPE, "paper", [], tmp_path)
+        write_recipe_results(RECIPE, "paper", [], tmp_path)
 
 
 def test_a_line_that_was_not_trained_with_the_recipes_settings_is_marked_and_the_mark_explained():
@@ -257,7 +261,7 @@ def test_k_is_compared_with_one_interpolation_over_common_seeds():
     assert float(record["minus_one_p"]) == pytest.approx(outside.pvalue)
     assert record["minus_one_n"] == "3"
     note = "vs K = 1: last minus that of the same arm with K = 1, paired over common seeds, p of the t-test"
-    assert note in recipe_sheet(RECIPE, "small", rows).notes
+    assert note in recipe_table(RECIPE, "small", rows).notes
 
 
 def test_only_runs_that_differ_by_k_alone_are_compared_with_one_interpolation():

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.results.sheet import markdown
 from multimix.lab.results.sweep_comparison import comparison, cut, rows_of, seconds_of
 from multimix.lab.results.sweep_figures import figures
 from multimix.lab.results.sweep_sheets import records, sheets
@@ -82,12 +81,12 @@ def test_what_every_line_has_spent():
 def test_the_order_of_rows_and_rows_of_others_change_nothing():
     planned = plan()
     rows = rows_made(planned)
-    expected = [markdown(sheet) for sheet in sheets(compared(planned, rows))]
+    expected = [sheet.markdown() for sheet in sheets(compared(planned, rows))]
     others = [result_row(RECIPE, "mixup", 3, 0, (1.0,), scale="small", changes={"batch": 50}), {**rows[0], "scale": "paper"}]
     for seed in range(5):
         mixed = [*rows, *others]
         random.Random(seed).shuffle(mixed)
-        assert [markdown(sheet) for sheet in sheets(compared(planned, mixed))] == expected
+        assert [sheet.markdown() for sheet in sheets(compared(planned, mixed))] == expected
 
 
 def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
@@ -100,7 +99,7 @@ def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
     assert lines["mixup", 3].with_one is None
     expected = stats.ttest_rel([ERRORS["mixup", 3][i] for i in (0, 2)], [ERRORS["none", 1][i] for i in (0, 2)])
     assert lines["mixup", 3].with_none.p_t == pytest.approx(expected.pvalue)
-    assert "not run" in markdown(sheets(compared(planned, rows))[0])
+    assert "not run" in sheets(compared(planned, rows))[0].markdown()
     assert sheets(compared(planned, []))
 
 
@@ -117,7 +116,7 @@ def test_after_the_fact_all_lines_are_where_the_first_has_spent_all():
     at = {(one.line.arm, one.line.k): one for one in seconds.lines}
     assert at["mixup", 1].errors == {0: 29.0, 1: 40.5, 2: 38.0}, "others have one epoch less by then"
     assert at["mixup", 3].errors == {0: 55.0, 1: 68.0, 2: 67.5}
-    words = markdown(sheets(found)[-1])
+    words = sheets(found)[-1].markdown()
     assert "cut short" in words
     assert "12 CPU s" in words
 

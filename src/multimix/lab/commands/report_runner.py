@@ -9,9 +9,9 @@ from ..evaluation.cache import collect_runs
 from ..evaluation.subject import run_subject
 from ..recipes import RECIPES, Recipe
 from ..recipes.settings import Settings
+from ..results.figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
 from ..results.report_page import Costs, page
 from ..results.report_study import Study, studies
-from ..results.samples import FirstBatch, first_batch, plain_picture, samples_picture
 from ..results.sweep_comparison import comparison
 from ..results.sweep_figures import figures
 from ..results.sweep_sheets import sheets

@@ -10,10 +10,10 @@ from rich.console import Console
 from ..data import dataset
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
-from ..results.aggregate import Rows
-from ..results.sheet import Sheet, markdown, records_csv, terminal
+from ..results.rows import Rows
 from ..results.sweep_comparison import Comparison, comparison
 from ..results.sweep_sheets import records, sheets
+from ..results.table import Table, csv_text
 from ..storage import make_folder, read_rows, write_atomically
 from ..sweep.costs import BASE, LOG, measure_costs
 from ..sweep.engines import Engine, EngineName, make_engine
@@ -71,7 +71,7 @@ def run(
         raise ValueError(f"{_count(len(failures), 'run')} failed, as listed above; the same command tries again")
 
 
-def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Sheet]:
+def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Table]:
     """The tables of all sweeps of a recipe at a scale in a folder of results."""
     return [sheet for group in _groups(out, recipe, scale) for sheet in _sheets(group, recipe, rows)]
 
@@ -91,8 +91,8 @@ def _groups(out: str | Path, recipe: Recipe, scale: Scale) -> list[Group]:
 def written(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
     """``sweep.md``, ``sweep.csv`` and the figures, in a folder of ``out`` for the recipe and the scale."""
     found = _compared(group, recipe, rows)
-    texts = "\n".join(markdown(sheet) for sheet in sheets(found, _words(group)))
-    files = {f"{group.stem}.md": texts.encode(), f"{group.stem}.csv": records_csv(records(found)).encode()}
+    texts = "\n".join(sheet.markdown() for sheet in sheets(found, _words(group)))
+    files = {f"{group.stem}.md": texts.encode(), f"{group.stem}.csv": csv_text(records(found)).encode()}
     files |= _figures(group, found)
     folder = Path(out) / group.recipe / group.scale
     make_folder(folder)
@@ -109,7 +109,7 @@ def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] 
     rows = read_rows(out / RESULTS, note)
     for group in (group for group in own if changes is None or group.changes == changes):
         for sheet in _sheets(group, recipe, rows):
-            Console().print(terminal(sheet), "")
+            Console().print(sheet, "")
     for group in own:
         for path in written(out, rows, group, recipe):
             print(f"wrote {path}")
@@ -150,7 +150,7 @@ def _list(failures: Sequence[Failure]) -> None:
         note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
 
 
-def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Sheet]:
+def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Table]:
     return sheets(_compared(group, recipe, rows), _words(group))
 
 

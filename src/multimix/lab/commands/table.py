@@ -1,4 +1,4 @@
-"""`multimix table`."""
+"""`multimix table`: a table of the paper beside ours on the terminal and in files, or a list of all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,34 @@ def table(
       multimix table 2
       multimix table calibration --runs multimix-runs --scale small --out tables
     """
-    from .table_runner import run
+    from rich.console import Console
 
+    from ..evaluation.cache import collect_runs
+    from ..results.paper import DEMO, paper_table
+    from ..results.paper_table import fill, largest_scale, listing, page, records, tables
+    from ..results.table import csv_text
+    from ..storage import make_folder, write_atomically
+    from ..studies.spiral.finished import read_demo
+    from ..terminal import note
+
+    chosen = None if number is None else paper_table(number)
     # What was named must be there; the usual folder need not, since the paper's numbers can be shown without ours.
-    run(number, places=runs or ([RUNS] if (RUNS / "results.jsonl").exists() else []), scale=scale, out=out, demo=demo)
+    rows = collect_runs(runs or ([RUNS] if (RUNS / "results.jsonl").exists() else []), note)
+    spiral = read_demo(demo) if chosen is None or DEMO in chosen.recipes else {}
+    if chosen is None:
+        Console().print(listing(rows, spiral))
+        return
+    filled = fill(chosen, scale or largest_scale(chosen, rows, spiral) or "paper", rows, spiral)
+    shown = tables(filled)
+    written = []
+    if out is not None:
+        # Before anything is printed: a reader that goes away early must not cost the files.
+        texts = {"md": "\n".join(part.markdown() for part in shown), "csv": csv_text(records(filled)), "html": page(filled)}
+        make_folder(out)
+        for ending, text in texts.items():
+            written.append(out / f"table-{chosen.number}.{ending}")
+            write_atomically(written[-1], text.encode())
+    for part in shown:
+        Console().print(part)
+    for path in written:
+        print(f"wrote {path}")

@@ -14,7 +14,7 @@ from ...sampling import rank
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
 from ..recipes.settings import Settings, described
-from ..results.recipe_table import recipe_table, written
+from ..results.recipe_table import recipe_table, write_recipe_results
 from ..storage import read_rows
 from ..training.run import RESULTS, Run, planned, train, unfinished
 from .train import train as train_command
@@ -67,7 +67,7 @@ def _report(recipe: Recipe, scale: Scale, out: Path) -> None:
     if not any(row.get("recipe") == recipe.name and row.get("scale") == scale for row in rows):
         raise ValueError(f"{out / RESULTS} has no results of {recipe.name} at {scale} scale")
     Console().print(recipe_table(recipe, scale, rows))
-    for path in written(recipe, scale, rows, out):
+    for path in write_recipe_results(recipe, scale, rows, out):
         print(f"wrote {path}")
 
 

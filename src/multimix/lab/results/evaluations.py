@@ -12,11 +12,11 @@ from ..evaluation.registry import COUNTS, MEASURES
 from ..evaluation.runner import Evaluated
 from ..evaluation.subject import Subject
 from ..terminal import note
-from .box_pictures import box_examples, box_picture
-from .confusion import confusion_figures
-from .k_figures import norm_figures, time_figures
-from .reliability import reliability_figures
-from .sheet import NOTHING, Sheet, terminal
+from .figures.against_k import norm_figures, time_figures
+from .figures.boxes import box_examples, box_picture
+from .figures.confusion import confusion_figures
+from .figures.reliability import reliability_figures
+from .table import NOTHING, Cell, Table
 
 EXAMPLES = 10  # pictures with boxes
 MOST = 12  # numbers of a measure that have a column each
@@ -68,15 +68,14 @@ def _show(name: str, done: Sequence[Evaluated]) -> None:
     every = tuple(dict.fromkeys(key for one in done for key in one.numbers))
     names = [key for key in MEASURES[name].columns or every if any(one.numbers.get(key) is not None for one in done)]
     if len(done) > 1 and len(names) <= MOST:
-        lines = [
-            [(label, ""), *((_number(key, one.numbers.get(key)), "") for key in names)]
-            for label, one in zip(labels, done, strict=True)
+        lines: list[list[Cell]] = [
+            [label, *(_number(key, one.numbers.get(key)) for key in names)] for label, one in zip(labels, done, strict=True)
         ]
         heads = ["run", *(key.replace("_", " ") for key in names)]
     else:
-        lines = [[(key.replace("_", " "), ""), *((_number(key, one.numbers.get(key)), "") for one in done)] for key in every]
+        lines = [[key.replace("_", " "), *(_number(key, one.numbers.get(key)) for one in done)] for key in every]
         heads = ["", *labels]
-    Console().print(terminal(Sheet(title, heads, lines, [])))
+    Console().print(Table(title, heads, lines))
     pictures = [file for one in done for file in one.files]
     if len(done) == 1:
         for file in pictures:

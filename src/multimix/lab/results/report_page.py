@@ -8,16 +8,16 @@ from typing import NamedTuple
 from ..evaluation.cache import PICTURES, unequal_evaluations
 from ..evaluation.registry import MEASURES
 from . import report_tables as tables
-from .aggregate import WORDS
-from .html import document, heading, paragraph, picture, preformatted
+from .figures.recipe import recipe_figures
+from .figures.reliability import Panel, pooled_bins, reliability_grid
+from .page import document, heading, paragraph, picture, preformatted
 from .paper import TABLES
-from .paper.fill import filled
-from .paper.render import sheets as paper_sheets
-from .recipe_figures import recipe_figures
-from .recipe_table import ECE, recipe_sheet
-from .reliability_grid import Panel, pooled, reliability_grid
+from .paper_table import fill
+from .paper_table import tables as paper_tables
+from .recipe_table import recipe_table
 from .report_study import Study, findings
-from .sheet import Sheet
+from .rows import ECE, SCALE_WORDS
+from .table import Table
 
 ALTS: Mapping[str, str] = {
     "error": "Error after every epoch, a curve for every line",
@@ -38,7 +38,7 @@ class Made(NamedTuple):
 class Costs(NamedTuple):
     """What was spent for what: tables, and figures by file name."""
 
-    sheets: Sequence[Sheet]
+    sheets: Sequence[Table]
     figures: Mapping[str, bytes]
 
 
@@ -55,9 +55,9 @@ def page(study: Study, costs: Costs, samples: Sequence[tuple[str, bytes]], comma
         *(paragraph(sentence, finding=True) for sentence in findings(study)),
         *_warning(study),
         heading("Results"),
-        *tables.sheet_parts(recipe_sheet(study.recipe, study.scale, study.rows)),
+        *recipe_table(study.recipe, study.scale, study.rows).html(),
         heading("Comparisons"),
-        *tables.sheet_parts(tables.comparisons(study)),
+        *tables.comparisons(study).html(),
         *_papers(study),
         heading("Curves"),
         *(picture(curves[f"{name}.png"], alt) for name, alt in ALTS.items() if f"{name}.png" in curves),
@@ -78,7 +78,7 @@ def page(study: Study, costs: Costs, samples: Sequence[tuple[str, bytes]], comma
     ]
     runs, seeds = sum(len(line.seeds) for line in study.lines), ", ".join(map(str, study.seeds))
     ways = "1 way" if len(study.lines) == 1 else f"{len(study.lines)} ways"
-    lead = f"{runs} runs: {ways} of training, seeds {seeds}; {WORDS[study.scale]}. {study.recipe.about}"
+    lead = f"{runs} runs: {ways} of training, seeds {seeds}; {SCALE_WORDS[study.scale]}. {study.recipe.about}"
     return Made(document(study.recipe.title, lead, parts, contents=True), files)
 
 
@@ -99,17 +99,17 @@ def _papers(study: Study) -> list[str]:
         if not own:
             continue
         table = replace(whole, columns=own)
-        found = filled(table, study.scale, study.rows, Path())
+        found = fill(table, study.scale, study.rows, {})
         if any(cell.values for cell in found.cells.values()):
             parts += [heading(f"Beside the paper: {table.name.replace('_', ' ')}")]
-            parts += [part for sheet in paper_sheets(found) for part in tables.sheet_parts(sheet)]
+            parts += [part for sheet in paper_tables(found) for part in sheet.html()]
     return parts
 
 
 def _costs(costs: Costs) -> list[str]:
     parts = []
     for sheet in costs.sheets:
-        parts += [heading(_own_words(sheet.title)), *tables.sheet_parts(sheet)]
+        parts += [heading(_own_words(sheet.title)), *sheet.html()]
     for name, content in costs.figures.items():
         if name.endswith(".png"):
             words = name.rpartition("/")[2].removesuffix(".png").replace("-", " ")
@@ -129,7 +129,7 @@ def _reliability(study: Study) -> dict[str, bytes]:
         results = [found["result"]["calibration"] for found in study.results(line, "calibration")]
         whole = line.summary(ECE)
         if results and whole is not None and len({len(result["bins"]) for result in results}) == 1:
-            panels.append(Panel(study.label(line), whole, pooled(results)))
+            panels.append(Panel(study.label(line), whole, pooled_bins(results)))
     return reliability_grid(panels) if panels else {}
 
 
@@ -138,7 +138,7 @@ def _calibration(study: Study, diagrams: Mapping[str, bytes]) -> list[str]:
         return []
     return [
         heading("Calibration"),
-        *tables.sheet_parts(tables.evaluation(study, "calibration")),
+        *tables.evaluation(study, "calibration").html(),
         picture(
             diagrams["reliability.png"],
             "Reliability diagrams: accuracy against confidence in bins, a panel for every line",
@@ -150,7 +150,7 @@ def _calibration(study: Study, diagrams: Mapping[str, bytes]) -> list[str]:
 
 def _classes(study: Study) -> list[str]:
     found = tables.confusions(study)
-    return [heading("Classes"), *tables.sheet_parts(found)] if found.lines else []
+    return [heading("Classes"), *found.html()] if found.lines else []
 
 
 def _evaluations(study: Study) -> list[str]:
@@ -161,7 +161,7 @@ def _evaluations(study: Study) -> list[str]:
             continue
         words = on.replace(name, "Transfer to birds" if name == "transfer" else name.replace("_", " ").capitalize())
         parts.append(heading(words.replace("@best", " (best epoch)")))
-        parts += tables.sheet_parts(tables.transfer(study, on) if name == "transfer" else tables.evaluation(study, on))
+        parts += (tables.transfer(study, on) if name == "transfer" else tables.evaluation(study, on)).html()
     return parts
 
 

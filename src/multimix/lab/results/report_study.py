@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 from ..recipes import RECIPES, Recipe
 from ..recipes.base import SCALES, Scale
-from ..statistics import Paired
-from ..studies.digits.comparison import holm
-from .aggregate import Gathered, Line, Rows, beside_method, gathered
-from .recipe_table import ECE, settings_marks
+from ..statistics import Paired, holm
+from .recipe_table import settings_marks
+from .rows import ECE, Aggregate, Line, Rows, aggregate
 
 MEASURES: Mapping[str, str] = {"error": "error", ECE: "ECE"}
 
@@ -29,7 +28,7 @@ class Study(NamedTuple):
     recipe: Recipe
     scale: Scale
     rows: Rows
-    found: Gathered
+    found: Aggregate
 
     @property
     def lines(self) -> list[Line]:
@@ -55,7 +54,7 @@ class Study(NamedTuple):
         """Lines that differ by nothing but method and K, of several such groups that of most runs; and the others."""
         groups: dict[tuple[str, ...], list[Line]] = {}
         for line in self.lines:
-            own = groups.setdefault(beside_method(line), [])
+            own = groups.setdefault(line.comparable, [])
             if all((line.arm, line.k) != (other.arm, other.k) for other in own):
                 own.append(line)
         most = max(groups.values(), key=lambda lines: sum(len(line.seeds) for line in lines))
@@ -81,7 +80,7 @@ class Study(NamedTuple):
         field = self.recipe.reported(self.scale) if measure == "error" else measure
         found = []
         for line in self.lines:
-            against = [("none", self.found.with_none(line, field)), (f"{line.arm} K = 1", self.found.with_one(line, field))]
+            against = [("none", self.found.minus_none(line, field)), (f"{line.arm} K = 1", self.found.minus_one(line, field))]
             found += [Compared(self.label(line), other, measure, paired) for other, paired in against if paired is not None]
         corrected = holm([one.paired.p_t for one in found])
         return [one._replace(p_holm=p) for one, p in zip(found, corrected, strict=True)]
@@ -98,7 +97,7 @@ def studies(rows: Rows, recipes: Mapping[str, Recipe] = RECIPES) -> list[Study]:
         for scale in SCALES:
             own = [row for row in rows if (row.get("recipe"), row.get("scale")) == (name, scale)]
             if own:
-                found.append(Study(recipes[name], scale, own, gathered(recipes[name], scale, own)))
+                found.append(Study(recipes[name], scale, own, aggregate(recipes[name], scale, own)))
     return found
 
 

@@ -5,21 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..evaluation.registry import COUNTS, measure_named
-from .aggregate import Line
-from .html import notes, table
-from .recipe_table import ECE
+from .page import table
 from .report_study import MEASURES, Study
-from .sheet import NOTHING, Sheet, difference_cell, mean_cell, whole_cells
+from .rows import ECE, Line
+from .table import NOTHING, Cell, Table, difference_cell, mean_cell
 
 MOST = 3  # confusions of a line that are named
 
 
-def sheet_parts(sheet: Sheet) -> list[str]:
-    """A sheet as HTML without its title: the table, and its notes below it."""
-    return [table(sheet.heads, whole_cells(sheet)), notes(sheet.notes)]
-
-
-def comparisons(study: Study) -> Sheet:
+def comparisons(study: Study) -> Table:
     """Every paired comparison, of error and of calibration error, with p as it is and corrected for their number."""
     found = {measure: {(one.line, one.other): one for one in study.compared(measure)} for measure in MEASURES}
     pairs = list(dict.fromkeys(pair for own in found.values() for pair in own))
@@ -30,7 +24,7 @@ def comparisons(study: Study) -> Sheet:
     lines = []
     for line, other in pairs:
         own = [found[measure].get((line, other)) for measure in shown]
-        cells = [(f"{line} − {other}", ""), (str(max(one.paired.n for one in own if one is not None)), "")]
+        cells: list[Cell] = [(f"{line} − {other}", ""), (str(max(one.paired.n for one in own if one is not None)), "")]
         for one in own:
             cells += [
                 difference_cell(one and one.paired),
@@ -41,10 +35,10 @@ def comparisons(study: Study) -> Sheet:
         "first minus second over common seeds, in points: below 0 the first is better; p of the paired t-test",
         "p (Holm) is corrected for all comparisons of its column",
     ]
-    return Sheet("comparisons", heads, lines, words)
+    return Table("comparisons", heads, lines, words)
 
 
-def evaluation(study: Study, on: str) -> Sheet:
+def evaluation(study: Study, on: str) -> Table:
     """The numbers of one evaluator: a line of the study each, means over the seeds."""
     name = evaluator_of(on)
     entry = measure_named(name)
@@ -54,7 +48,7 @@ def evaluation(study: Study, on: str) -> Sheet:
     heads = ["", "seeds", *(key.replace("_", " ") for key in names)]
     body = []
     for line in lines:
-        cells = [(study.label(line), ""), (str(len(study.results(line, on))), "")]
+        cells: list[Cell] = [(study.label(line), ""), (str(len(study.results(line, on))), "")]
         for key in names:
             whole = line.summary(f"{on}.{key}")
             cells.append((f"{whole.mean:.0f}", "") if whole and key in COUNTS else mean_cell(whole))
@@ -64,7 +58,7 @@ def evaluation(study: Study, on: str) -> Sheet:
         words.append(
             "ece before, ece scaled: before and after temperature scaling, on samples that the temperature was not fitted on"
         )
-    return Sheet(name, heads, body, words)
+    return Table(name, heads, body, words)
 
 
 def evaluator_of(key: str) -> str:
@@ -82,7 +76,7 @@ def _unusual(key: str) -> str:
     return (f"; {options}" if options else "") + ("; weights of the best epoch" if key.endswith("@best") else "")
 
 
-def transfer(study: Study, on: str) -> Sheet:
+def transfer(study: Study, on: str) -> Table:
     """What was found on birds after every epoch (or step): a line for every line and measure."""
     lines = [line for line in study.lines if study.results(line, on)]
     names: dict[str, None] = {}
@@ -102,10 +96,10 @@ def transfer(study: Study, on: str) -> Sheet:
         f"per cent after each {unit}{_unusual(on)}: error on the birds' classes; text, reference, complement: birds found by "
         "three readings of the paper's threshold of 0.75 (docs/evaluation.md)"
     ]
-    return Sheet("transfer", ["", *map(str, range(1, last + 1))], body, words)
+    return Table("transfer", ["", *map(str, range(1, last + 1))], body, words)
 
 
-def confusions(study: Study) -> Sheet:
+def confusions(study: Study) -> Table:
     """Of every line the hardest classes and the most frequent confusions, all its seeds together."""
     body = []
     for line in study.lines:
@@ -113,7 +107,7 @@ def confusions(study: Study) -> Sheet:
         if results:
             body.append([(study.label(line), ""), (_hardest(results), ""), (_frequent(results), "")])
     words = ["all seeds together; a share is of the samples of the true class"]
-    return Sheet("classes", ["", "highest error", "most frequent confusions"], body, words)
+    return Table("classes", ["", "highest error", "most frequent confusions"], body, words)
 
 
 def settings_parts(study: Study) -> list[str]:
@@ -147,7 +141,7 @@ def runs_parts(study: Study) -> list[str]:
 
 
 def _run_cells(study: Study, line: Line, seed: int) -> list[str]:
-    row, run = study.row(line, seed), (line.runs or {})[seed]
+    row, run = study.row(line, seed), line.runs[seed]
     ece = run.value(ECE)
     return [
         study.label(line),

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from ..recipes.arms import counts_k
 from ..recipes.base import Recipe, Scale
-from ..statistics import Paired, Summary, paired, summary
+from ..statistics import Paired, Summary, paired_by_seed, summary
 from ..sweep.plan import EQUALS, Entry, Equal
 from ..training.log import Epoch
-from .aggregate import BASELINE, CHANGED, ERRORS, Line, Rows, Run, gathered
+from .rows import BASELINE, CHANGED, ERRORS, Line, Rows, Run, aggregate
 
 Spent = Callable[[Run, Epoch], float]
 
@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
     @property
     def timed(self) -> str:
         """How the seconds were taken."""
-        runs = [run for lines in self.tables.values() for one in lines for run in (one.line.runs or {}).values()]
+        runs = [run for lines in self.tables.values() for one in lines for run in one.line.runs.values()]
         return "CPU s" if all(_on_cpu(run) for run in runs) else "s"
 
     @property
@@ -82,7 +82,7 @@ def comparison(recipe: Recipe, scale: Scale, rows: Rows, planned: Iterable[Entry
         groups.setdefault((entry.equal, entry.arm, entry.k), []).append(entry)
     wanted = {(entry.arm, entry.k, entry.seed, entry.digest) for group in groups.values() for entry in group}
     names = ("arm", "k", "seed", "digest")
-    whole = gathered(recipe, scale, [row for row in rows if tuple(row.get(name) for name in names) in wanted])
+    whole = aggregate(recipe, scale, [row for row in rows if tuple(row.get(name) for name in names) in wanted])
     lines = {(line.arm, line.k, line.digest): line for line in whole.lines}
     reported = recipe.reported(scale)
     field = reported if reported in ERRORS else "last"
@@ -101,7 +101,7 @@ def cut(lines: Sequence[Line], spent: Spent) -> Cut | None:
 
     The error is that of the last evaluated epoch within it; a line whose seeds were never evaluated before is left out.
     """
-    courses = {i: {seed: course(run, spent) for seed, run in (line.runs or {}).items()} for i, line in enumerate(lines)}
+    courses = {i: {seed: course(run, spent) for seed, run in line.runs.items()} for i, line in enumerate(lines)}
     ends = [points[-1].spent for runs in courses.values() for points in runs.values() if points]
     if not ends:
         return None
@@ -145,12 +145,6 @@ def seconds_of(run: Run, epoch: Epoch) -> float:
     return epoch.cpu_seconds if _on_cpu(run) else epoch.seconds
 
 
-def over_seeds(first: Mapping[int, float], second: Mapping[int, float]) -> Paired | None:
-    """``first − second`` over common seeds, if there are at least two."""
-    common = sorted(set(first) & set(second))
-    return paired([first[seed] for seed in common], [second[seed] for seed in common]) if len(common) > 1 else None
-
-
 def beside(line: Line, lines: Iterable[Line]) -> tuple[Line | None, Line | None]:
     """The arm's own K = 1 and no mixing, among ``lines``; None where it is the line itself."""
     found = list(lines)
@@ -169,7 +163,7 @@ def _line(lines: Mapping[tuple[str, int, str], Line], arm: str, k: int, group: S
     if line is None:
         return Line(arm, k, None, group[-1].digest)
     seeds = {entry.seed for entry in group}
-    return replace(line, runs={seed: run for seed, run in (line.runs or {}).items() if seed in seeds})
+    return replace(line, runs={seed: run for seed, run in line.runs.items() if seed in seeds})
 
 
 def _compared(line: Line, lines: Sequence[Line], equal: Equal, field: str) -> Compared:
@@ -187,8 +181,8 @@ def _compared(line: Line, lines: Sequence[Line], equal: Equal, field: str) -> Co
         seconds=_spent(line, "compute"),
         budget=spent / base if spent is not None and base else None,
         error=summary(list(values.values())) if values else None,
-        with_one=None if one is None else over_seeds(values, one.values(field)),
-        with_none=None if none is None else over_seeds(values, none.values(field)),
+        with_one=None if one is None else paired_by_seed(values, one.values(field)),
+        with_none=None if none is None else paired_by_seed(values, none.values(field)),
     )
 
 

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ..recipes.arms import counts_k
-from .aggregate import BASELINE, WORDS, Line
-from .html import png, svg
-from .recipe_figures import COLOURS, DASHES, FEW, GREY, LINE, SOFT
-from .sheet import short
+from .figures.recipe import FEW
+from .figures.style import COLOURS, DASHES, GREY, LINE, SOFT, save
+from .rows import BASELINE, SCALE_WORDS, Line
 from .sweep_comparison import Compared, Comparison, Spent, course, rows_of, seconds_of
+from .table import short
 
 MARKERS = ("o", "s", "^", "P", "X", "D")
 
@@ -31,10 +31,10 @@ def figures(found: Comparison, changed: str = "", stem: str = "sweep") -> dict[s
     files: dict[str, bytes] = {}
     for name, figure in drawn.items():
         if figure is not None:
-            words = f"{WORDS[found.scale]}{'; ' + changed if changed else ''}"
+            words = f"{SCALE_WORDS[found.scale]}{'; ' + changed if changed else ''}"
             title = "\n".join([*textwrap.wrap(found.recipe.title, 95), *textwrap.wrap(words, 110)])
             figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-            files |= {f"{stem}-{name}.png": png(figure, dpi=200), f"{stem}-{name}.svg": svg(figure)}
+            files |= save(f"{stem}-{name}", figure)
     return files
 
 
@@ -97,7 +97,7 @@ def _by_cost(found: Comparison) -> Figure | None:
 
 def _courses(found: Comparison, spent: Spent, label: str) -> Figure | None:
     """Mean error after every evaluated epoch over what was spent by then, in a band from the least seed to the greatest."""
-    lines = [line for line in found.lines if any(course(run, spent) for run in (line.runs or {}).values())]
+    lines = [line for line in found.lines if any(course(run, spent) for run in line.runs.values())]
     if not lines:
         return None
     figure, (axes,) = _panels([""])
@@ -119,7 +119,7 @@ def _courses(found: Comparison, spent: Spent, label: str) -> Figure | None:
 
 def _points(line: Line, spent: Spent) -> list[tuple[float, float, float, float]]:
     """Place, mean, least and greatest error by epoch, of those epochs that all seeds have evaluated."""
-    spots = [{spot.epoch: spot for spot in course(run, spent)} for run in (line.runs or {}).values()]
+    spots = [{spot.epoch: spot for spot in course(run, spent)} for run in line.runs.values()]
     common = sorted(set.intersection(*(set(own) for own in spots)))
     points = []
     for epoch in common:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 
 from ..recipes.arms import counts_k
-from ..statistics import Paired, Summary, summary
+from ..statistics import Paired, Summary, paired_by_seed, summary
 from ..sweep.plan import Equal
-from .aggregate import BASELINE, WORDS
-from .sheet import NOTHING, Cell, Sheet, difference_cell, mean_cell, number, short
-from .sweep_comparison import Compared, Comparison, Cut, Spent, beside, cut, over_seeds, rows_of, seconds_of
+from .rows import BASELINE, SCALE_WORDS
+from .sweep_comparison import Compared, Comparison, Cut, Spent, beside, cut, rows_of, seconds_of
+from .table import NOTHING, Cell, Table, difference_cell, mean_cell, number, short
 
 MEANING: dict[Equal, str] = {
     "steps": "equal steps: the recipe's own schedule, as many epochs for all; budget is in updates",
@@ -18,7 +18,7 @@ MEANING: dict[Equal, str] = {
 HEADS = ["method", "K", "n", "epochs", "updates", "rows"]
 
 
-def sheets(found: Comparison, changed: str = "") -> list[Sheet]:
+def sheets(found: Comparison, changed: str = "") -> list[Table]:
     """The tables; ``changed`` says in words which fields were changed for all of them."""
     made = [_equal(found, equal, lines, changed) for equal, lines in found.tables.items()]
     lines = found.lines
@@ -35,7 +35,7 @@ def records(found: Comparison) -> list[dict[str, object]]:
     return [_record(found, equal, one) for equal, lines in found.tables.items() for one in lines]
 
 
-def _equal(found: Comparison, equal: Equal, lines: Sequence[Compared], changed: str) -> Sheet:
+def _equal(found: Comparison, equal: Equal, lines: Sequence[Compared], changed: str) -> Table:
     heads = [*HEADS, found.timed, "budget", f"{found.field} error", "vs K = 1", "vs none"]
     notes = [
         MEANING[equal],
@@ -45,7 +45,7 @@ def _equal(found: Comparison, equal: Equal, lines: Sequence[Compared], changed: 
         + _many([one.with_one for one in lines] + [one.with_none for one in lines]),
         *found.notes,
     ]
-    return Sheet(_title(found, f"equal {equal}", changed), heads, [_cells(one) for one in lines], notes)
+    return Table(_title(found, f"equal {equal}", changed), heads, [_cells(one) for one in lines], notes)
 
 
 def _cells(one: Compared) -> list[Cell]:
@@ -64,7 +64,7 @@ def _cells(one: Compared) -> list[Cell]:
     return [*((cell, "") for cell in plain), mean_cell(one.error), *tests]
 
 
-def _after(found: Comparison, reached: Cut, what: str, spent: Spent, changed: str) -> Sheet:
+def _after(found: Comparison, reached: Cut, what: str, spent: Spent, changed: str) -> Table:
     """Where all lines were when the first had no more to spend."""
     errors = {(one.line.arm, one.line.k, one.line.digest): one.errors for one in reached.lines}
     others = [one.line for one in reached.lines]
@@ -73,7 +73,7 @@ def _after(found: Comparison, reached: Cut, what: str, spent: Spent, changed: st
     for one in reached.lines:
         line = one.line
         pair = [
-            None if base is None else over_seeds(one.errors, errors[base.arm, base.k, base.digest])
+            None if base is None else paired_by_seed(one.errors, errors[base.arm, base.k, base.digest])
             for base in beside(line, others)
         ]
         tests += pair
@@ -97,7 +97,7 @@ def _after(found: Comparison, reached: Cut, what: str, spent: Spent, changed: st
         *_not_reached(found, reached),
     ]
     heads = ["method", "K", "n", "epoch", what, "error", "vs K = 1", "vs none"]
-    return Sheet(_title(found, f"at {budget} {what}", changed), heads, body, notes)
+    return Table(_title(found, f"at {budget} {what}", changed), heads, body, notes)
 
 
 def _not_reached(found: Comparison, reached: Cut) -> list[str]:
@@ -107,7 +107,7 @@ def _not_reached(found: Comparison, reached: Cut) -> list[str]:
 
 
 def _title(found: Comparison, words: str, changed: str) -> str:
-    return f"{found.recipe.title}, {words} ({WORDS[found.scale]}{'; ' + changed if changed else ''})"
+    return f"{found.recipe.title}, {words} ({SCALE_WORDS[found.scale]}{'; ' + changed if changed else ''})"
 
 
 def _reference(lines: Sequence[Compared]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...statistics import Paired, Summary, paired, summary
+from ...statistics import Paired, Summary, holm, paired, summary
 from .arms import BASELINE, Arm
 from .train import Outcome
 
@@ -69,16 +69,6 @@ def compared(results: Results, metric: Metric) -> Compared:
     with_none = [c for c, (_, second) in zip(corrected, pairs, strict=True) if second == baseline]
     with_fewer = [c for c, (_, second) in zip(corrected, pairs, strict=True) if second != baseline]
     return Compared(metric, with_none, with_fewer)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together."""
-    adjusted = [1.0] * len(p_values)
-    largest = 0.0
-    for done, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
 
 
 def findings(results: Results, all_compared: Sequence[Compared]) -> list[str]:

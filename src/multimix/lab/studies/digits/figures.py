@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ...results.html import png
+from ...results.figures.style import png
 from .arms import BASELINE, Arm
 from .comparison import Metric, Results, summarised, values
 

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ....methods import entries
-from ...results.html import document, heading, paragraph, picture, preformatted, table
+from ...results.page import document, heading, paragraph, picture, preformatted, table
 from ...statistics import Summary
 from .arms import options_here
 from .comparison import Compared, Comparison, Results, signed, summarised, surplus

@@ -9,7 +9,7 @@ from torch import Tensor
 from ....methods.sagemix.method import SageMix
 from ....sampling import seeded
 from ...data.shapes import KINDS, bodies, cloud_picture
-from ...results.html import png
+from ...results.figures.style import png
 from .train import PointSettings
 
 PIXELS = 300

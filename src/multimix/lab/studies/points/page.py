@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from ...data.shapes import KINDS
-from ...results.html import document, heading, paragraph, picture, preformatted
+from ...results.page import document, heading, paragraph, picture, preformatted
 from ..digits.comparison import Compared, Results
 from ..digits.page import comparison_table, means_table
 from .train import PointSettings

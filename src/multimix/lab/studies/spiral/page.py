@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...recipes.spiral import ARMS, COLLAPSED
-from ...results.html import document, heading, paragraph, picture, png, preformatted, table
+from ...results.figures.style import png
+from ...results.page import document, heading, paragraph, picture, preformatted, table
 from ..files import StudyFiles, one_thread, write_study
 from .figures import accuracy_figure, boundary_figure, data_figure
 from .findings import collapsed, comparisons, expectations, findings, p_value, points, signed, summaries

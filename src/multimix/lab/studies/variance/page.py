@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from rich.table import Table
 
-from ...results.html import document, heading, paragraph, picture, png, preformatted, table
+from ...results.figures.style import png
+from ...results.page import document, heading, paragraph, picture, preformatted, table
 from ...storage import environment
 from ..files import StudyFiles, write_study
 from .findings import findings, interval, number

@@ -6,15 +6,14 @@ from multimix.lab.evaluation.registry import MEASURES
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.recipes.base import SCALES
-from multimix.lab.results.paper import TABLES, paper_table
-from multimix.lab.results.paper.base import DEMO
+from multimix.lab.results.paper import DEMO, TABLES, paper_table
 from multimix.lab.training.log import Outcome
 
 
 def papers(number):
     """The paper's numbers of a table, row by row."""
     table = TABLES[number]
-    return {row.label: [column.number(row.key) for column in table.columns] for row in table.rows}
+    return {row.label: [column.paper_number(row.key) for column in table.columns] for row in table.rows}
 
 
 def test_numbers_and_names_are_unique_and_every_recipe_of_the_paper_is_shown():

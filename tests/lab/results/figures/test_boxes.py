@@ -10,7 +10,7 @@ from PIL import Image, ImageColor
 from drawn import Painter, drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Normalise, Resize
 from multimix.lab.evaluation.localization import PLAIN, REFERENCE, Rule
-from multimix.lab.results.box_pictures import PREDICTED, TRUE, BoxExample, box_examples, box_picture
+from multimix.lab.results.figures.boxes import PREDICTED, TRUE, BoxExample, box_examples, box_picture
 
 GREEN = "#33cc33"
 RULE = Rule("sharp", cam_threshold=0.5, iou_threshold=0.5, top1=True, style=PLAIN)

@@ -12,17 +12,14 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from ..recipes.arms import counts_k
-from ..recipes.base import Recipe, Scale
-from ..statistics import Summary, summary
-from ..training.log import Epoch
-from .aggregate import BASELINE, ERRORS, HEADS, WORDS, Line, Rows, gathered, named
-from .html import png, svg
+from ...recipes.arms import counts_k
+from ...recipes.base import Recipe, Scale
+from ...statistics import Summary, summary
+from ...training.log import Epoch
+from ..rows import BASELINE, ERRORS, SCALE_WORDS, Line, Rows, aggregate, join_settings
+from .style import COLOURS, DASHES, GREY, LINE, SOFT, legend_beside, panels, save, set_title
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; with four dashes 24 curves differ.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-DASHES = ("-", "--", ":", "-.")
-GREY, SOFT, LINE = "#6b6b74", "#5c5c66", "#d4d2cb"
+SIZE = (7.6, 4.2)
 FEW = 15  # points that are marked one by one
 
 
@@ -55,22 +52,21 @@ def recipe_figures(recipe: Recipe, scale: Scale, rows: Rows) -> dict[str, bytes]
     """PNG and SVG by file name: error, loss and gradient norm over the epochs; and where an arm was run with several K,
     error and time against K. A figure that would be empty is left out.
     """
-    lines = [line for line in gathered(recipe, scale, rows).lines if line.runs]
+    lines = [line for line in aggregate(recipe, scale, rows).lines if line.runs]
     looks = _looks(lines)
-    sheets = {name: _curves(lines, looks, curves) for name, curves in CURVES.items()}
-    sheets |= {"k": _error_by_k(recipe, scale, lines), "time": _time_by_k(lines)}
-    found: dict[str, bytes] = {}
-    for name, sheet in sheets.items():
-        if sheet is not None:
-            title = "\n".join([*textwrap.wrap(recipe.title, 95), WORDS[scale]])
-            sheet.suptitle(title, fontsize=10, x=0.01, ha="left")
-            found |= {f"{name}.png": png(sheet, dpi=200), f"{name}.svg": svg(sheet)}
-    return found
+    drawn = {name: _curves(lines, looks, curves) for name, curves in CURVES.items()}
+    drawn |= {"k": _error_by_k(recipe, scale, lines), "time": _time_by_k(lines)}
+    files: dict[str, bytes] = {}
+    for name, figure in drawn.items():
+        if figure is not None:
+            set_title(figure, recipe.title, SCALE_WORDS[scale])
+            files |= save(name, figure)
+    return files
 
 
 def curve(line: Line, value: Callable[[Epoch], float | None], log: bool = False) -> list[Point]:
     """What the seeds of a line have at every epoch where at least one has something; a log axis takes what is above 0."""
-    seen = [(epoch.number, value(epoch)) for run in (line.runs or {}).values() for epoch in run.epochs]
+    seen = [(epoch.number, value(epoch)) for run in line.runs.values() for epoch in run.epochs]
     known = sorted((number, found) for number, found in seen if found is not None and (found > 0 or not log))
     points = []
     for number, group in groupby(known, key=lambda pair: pair[0]):
@@ -81,7 +77,7 @@ def curve(line: Line, value: Callable[[Epoch], float | None], log: bool = False)
 
 def times_of_one(line: Line, one: Line) -> Summary | None:
     """Seconds per epoch of ``line`` as multiples of those of ``one``: seed by seed, where both ran on the same machine."""
-    here, there = line.runs or {}, one.runs or {}
+    here, there = line.runs, one.runs
     common = [seed for seed in here if seed in there and here[seed].machine == there[seed].machine]
     pairs = [(here[seed].outcome.seconds_per_epoch, there[seed].outcome.seconds_per_epoch) for seed in common]
     return summary([a / b for a, b in pairs if b > 0]) if any(b > 0 for _, b in pairs) else None
@@ -93,7 +89,7 @@ def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curv
     found = [(line, look, points) for line, look, points in found if points]
     if not found:
         return None
-    sheet, axes = _sheet()
+    figure, [[axes]] = panels(SIZE)
     epochs = sorted({point.at for _, _, points in found for point in points})
     for place, (line, look, points) in enumerate(found):
         # Beside each other where there is nothing but one epoch, or bars would hide bars.
@@ -116,7 +112,7 @@ def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curv
     if len(epochs) == 1:
         axes.set_xlim(epochs[0] - 0.7, epochs[0] + 0.7)
     axes.set(xlabel="epoch", ylabel=curves.label)
-    return _finished(sheet, f"{curves.title} · mean over seeds, band from least to greatest")
+    return _finished(figure, f"{curves.title} · mean over seeds, band from least to greatest")
 
 
 def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure | None:
@@ -126,7 +122,7 @@ def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure |
     drawn = _against_k([(label, [(line.k, line.summary(field)) for line in own]) for label, own in courses])
     if drawn is None:
         return None
-    sheet, axes = drawn
+    figure, axes = drawn
     for line in lines:
         whole = line.summary(field)
         if line.arm == BASELINE and whole is not None and not line.changed:
@@ -136,8 +132,8 @@ def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure |
         if scale == "paper" and spots and recipe.reported(scale) in ERRORS:
             hollow = {"marker": "D", "ls": "", "ms": 7, "mfc": "none", "color": _look(place)["color"]}
             axes.plot(*zip(*spots, strict=True), label=f"{label}, the paper", zorder=4, **hollow)
-    axes.set_ylabel(f"{HEADS[field]} error (%)")
-    return _finished(sheet, "error against K · mean over seeds, 95 % interval")
+    axes.set_ylabel(f"{field} error (%)")
+    return _finished(figure, "error against K · mean over seeds, 95 % interval")
 
 
 def _time_by_k(lines: Sequence[Line]) -> Figure | None:
@@ -150,12 +146,12 @@ def _time_by_k(lines: Sequence[Line]) -> Figure | None:
     drawn = _against_k(courses)
     if drawn is None:
         return None
-    sheet, axes = drawn
+    figure, axes = drawn
     ks = sorted({k for _, own in courses for k, _ in own})
     axes.plot(ks, ks, color=GREY, lw=1, ls=":", zorder=1, label="K times as long")
     axes.set_ylabel("seconds per epoch, multiple of K = 1")
     axes.set_ylim(bottom=0)
-    return _finished(sheet, "training time against K · mean over seeds, 95 % interval")
+    return _finished(figure, "training time against K · mean over seeds, 95 % interval")
 
 
 def _by_k(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -165,7 +161,7 @@ def _by_k(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
         if counts_k(line.arm):
             found.setdefault((line.arm, *line.changed), []).append(line)
     several = {key: own for key, own in found.items() if len({line.k for line in own}) > 1}
-    return [(f"{arm}\n({named(changed, 1)})" if changed else arm, own) for (arm, *changed), own in several.items()]
+    return [(f"{arm}\n({join_settings(changed, 1)})" if changed else arm, own) for (arm, *changed), own in several.items()]
 
 
 def _against_k(courses: Sequence[tuple[str, Sequence[tuple[int, Summary | None]]]]) -> tuple[Figure, Any] | None:
@@ -173,7 +169,7 @@ def _against_k(courses: Sequence[tuple[str, Sequence[tuple[int, Summary | None]]
     known = [(label, [(k, whole) for k, whole in own if whole is not None]) for label, own in courses]
     if not any(len(own) > 1 for _, own in known):
         return None
-    sheet, axes = _sheet()
+    figure, [[axes]] = panels(SIZE)
     for place, (label, own) in enumerate(known):
         halves = [whole.half if math.isfinite(whole.half) else 0.0 for _, whole in own]
         style = {"marker": "o", "ms": 5, "lw": 1.4, "capsize": 3, **_look(place)}
@@ -182,24 +178,15 @@ def _against_k(courses: Sequence[tuple[str, Sequence[tuple[int, Summary | None]]
         axes.errorbar(at, [whole.mean for _, whole in own], yerr=halves, label=label, zorder=3, **style)
     axes.set_xticks(sorted({k for _, own in known for k, _ in own}))
     axes.set_xlabel("K")
-    return sheet, axes
+    return figure, axes
 
 
-def _sheet() -> tuple[Figure, Any]:
-    sheet = Figure(figsize=(7.6, 4.2), layout="constrained")
-    axes: Any = sheet.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=LINE, lw=0.6)
-    axes.set_axisbelow(True)
-    return sheet, axes
-
-
-def _finished(sheet: Figure, words: str) -> Figure:
-    """The sheet with a line that says what it shows, and its legend."""
-    axes: Any = sheet.axes[0]
+def _finished(figure: Figure, words: str) -> Figure:
+    """With a line that says what is shown, and the legend."""
+    axes: Any = figure.axes[0]
     axes.set_title(words, fontsize=8, color=SOFT, loc="left")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, fontsize=8, frameon=False)
-    return sheet
+    legend_beside(axes)
+    return figure
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -222,4 +209,4 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 def _label(line: Line) -> str:
     # Folded: a legend as wide as a list of settings would leave no room for the curves.
-    return "\n".join([line.label, *textwrap.wrap(f"({named(line.differs, 1)})", 26)]) if line.differs else line.label
+    return "\n".join([line.label, *textwrap.wrap(f"({join_settings(line.differs, 1)})", 26)]) if line.differs else line.label

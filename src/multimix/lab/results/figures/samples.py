@@ -7,20 +7,19 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ...batch import Batch, Mixed
-from ...forward import planned
-from ...methods.recursivemix.plan import PastedPlan
-from ...sampling import seeded
-from ...target import soft_target
-from ..data import Loader, Split
-from ..data.shapes import cloud_picture
-from ..recipes.settings import Settings
-from ..training.fitting import fitted_settings
-from ..training.loop import as_stored
-from ..training.step import MIXING, START, Carried, preserve_random_state, seed_everything
-from .html import png
+from ....batch import Batch, Mixed
+from ....forward import planned
+from ....methods.recursivemix.plan import PastedPlan
+from ....sampling import seeded
+from ....target import soft_target
+from ...data import Loader, Split
+from ...data.shapes import cloud_picture
+from ...recipes.settings import Settings
+from ...training.fitting import fitted_settings
+from ...training.loop import as_stored
+from ...training.step import MIXING, START, Carried, preserve_random_state, seed_everything
+from .style import SOFT, png
 
-SOFT = "#5c5c66"
 SIDE = 1.15  # of a picture in inches
 PIXELS = 160  # of the side of a cloud
 LONG = 16  # letters of a class name

@@ -13,15 +13,14 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 from torch import Tensor, nn
 
-from ..data import Augment, Files, Normalise
-from ..evaluation.boxes import BoxedBatches, with_boxes
-from ..evaluation.cam import heat_maps
-from ..evaluation.localization import REFERENCE, Rule, box_of_map, cam_passes
-from ..evaluation.predictions import Reading
-from .html import png
+from ...data import Augment, Files, Normalise
+from ...evaluation.boxes import BoxedBatches, with_boxes
+from ...evaluation.cam import heat_maps
+from ...evaluation.localization import REFERENCE, Rule, box_of_map, cam_passes
+from ...evaluation.predictions import Reading
+from .style import ORANGE, SKY, SOFT, png
 
-# Two of Okabe and Ito's colours, which colour-blind readers can tell apart; the dashes tell them apart in print, too.
-TRUE, PREDICTED, SOFT = "#56b4e9", "#e69f00", "#5c5c66"
+TRUE, PREDICTED = SKY, ORANGE  # the dashes tell them apart in print, too
 SIDE = 1.9  # of a picture in inches
 
 

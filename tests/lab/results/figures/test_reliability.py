@@ -9,8 +9,8 @@ from PIL import Image
 
 from multimix.lab.evaluation.calibration import Scaling, calibration, temperature_scaling
 from multimix.lab.evaluation.predictions import Predictions
-from multimix.lab.results import reliability
-from multimix.lab.results.reliability import reliability_figures
+from multimix.lab.results.figures import reliability
+from multimix.lab.results.figures.reliability import reliability_figures
 
 
 def some_predictions(samples=200):
@@ -23,8 +23,7 @@ def some_predictions(samples=200):
 def drawn(monkeypatch):
     """The figure itself, before it became bytes."""
     kept = []
-    monkeypatch.setattr(reliability, "png", lambda sheet, dpi: kept.append(sheet) or b"")
-    monkeypatch.setattr(reliability, "svg", lambda sheet: b"")
+    monkeypatch.setattr(reliability, "save", lambda name, figure: kept.append(figure) or {})
 
     def draw(*arguments):
         reliability_figures(*arguments)

@@ -1,6 +1,7 @@
 from matplotlib.figure import Figure
 
-from multimix.lab.results import html as report
+from multimix.lab.results import page as report
+from multimix.lab.results.figures.style import png
 
 
 def test_everything_is_escaped_and_nothing_is_loaded():
@@ -10,7 +11,7 @@ def test_everything_is_escaped_and_nothing_is_loaded():
         report.heading("a < b"),
         report.paragraph("5 > 3 & <script>", finding=True),
         report.table(["name", "x"], [["<b>", 1.5]], caption="c & d"),
-        report.picture(report.png(figure), 'says "hi"', "below"),
+        report.picture(png(figure), 'says "hi"', "below"),
         report.preformatted("--k <5>"),
     ]
     page = report.document("t < u", "lead", parts)

@@ -6,9 +6,9 @@ from PIL import Image
 from scipy import stats
 
 from multimix.lab.recipes.base import Row
-from multimix.lab.results import recipe_figures as figures
-from multimix.lab.results.aggregate import gathered
-from multimix.lab.results.recipe_figures import curve, recipe_figures, times_of_one
+from multimix.lab.results.figures import recipe as figures
+from multimix.lab.results.figures.recipe import curve, recipe_figures, times_of_one
+from multimix.lab.results.rows import aggregate
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
@@ -22,16 +22,15 @@ def drawn(monkeypatch):
     def draw(recipe, scale, rows):
         sheets = []
         with monkeypatch.context() as patch:
-            patch.setattr(figures, "png", lambda sheet, dpi: sheets.append(sheet) or b"")
-            patch.setattr(figures, "svg", lambda sheet: b"")
-            names = [name.removesuffix(".png") for name in recipe_figures(recipe, scale, rows) if name.endswith(".png")]
+            patch.setattr(figures, "save", lambda name, sheet: sheets.append(sheet) or {name: b""})
+            names = list(recipe_figures(recipe, scale, rows))
         return {name: sheet.axes[0] for name, sheet in zip(names, sheets, strict=True)}
 
     return draw
 
 
 def line_of(rows, recipe=RECIPE, place=0):
-    return gathered(recipe, "paper", rows).lines[place]
+    return aggregate(recipe, "paper", rows).lines[place]
 
 
 def labelled(axes, label):

@@ -5,7 +5,7 @@ from scipy import stats
 
 from multimix.lab.recipes.base import Row
 from multimix.lab.recipes.settings import Running
-from multimix.lab.results.aggregate import gathered, named
+from multimix.lab.results.rows import aggregate, join_settings
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
@@ -17,7 +17,7 @@ def described_lines(found):
 
 def test_lines_are_those_of_the_recipe_in_its_order_then_the_others():
     rows = [result_row(RECIPE, "cutmix", 3, 0), result_row(RECIPE, "mixup", 5, 2), result_row(RECIPE, "mixup", 5, 1)]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert described_lines(found) == [
         ("none", 1, []),
         ("mixup", 1, []),
@@ -32,18 +32,18 @@ def test_lines_are_those_of_the_recipe_in_its_order_then_the_others():
 
 def test_rows_of_other_recipes_and_scales_are_passed_over():
     rows = [result_row(RECIPE, scale="small"), result_row(RECIPE) | {"recipe": "another"}, {"recipe": "another"}]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert not any(line.runs for line in found.lines)
     assert found.notes == ()
 
 
 def test_the_last_of_several_rows_counts_and_is_noted():
     rows = [result_row(RECIPE, "mixup", 5, 0, [9.0, 8.0, last]) for last in (7.0, 6.0, 5.0)]
-    found = gathered(RECIPE, "paper", [rows[0], result_row(RECIPE, "mixup", 5, 1), *rows[1:]])
+    found = aggregate(RECIPE, "paper", [rows[0], result_row(RECIPE, "mixup", 5, 1), *rows[1:]])
     line = found.lines[2]
     assert line.values("last") == {0: 5.0, 1: 30.0}
     assert found.notes == ("mixup K = 5, seed 0, has 3 rows: the last one counts",)
-    assert gathered(RECIPE, "paper", rows[:2]).notes == ("mixup K = 5, seed 0, has 2 rows: the last one counts",)
+    assert aggregate(RECIPE, "paper", rows[:2]).notes == ("mixup K = 5, seed 0, has 2 rows: the last one counts",)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_row_of_an_older_layout_is_left_out_and_noted(path):
     name, _, inner = path.partition(".")
     for content in (old["epochs"][-1:] if name == "epochs" else [old[name]]) if inner else [old]:
         del content[inner or name]
-    found = gathered(RECIPE, "paper", [old, sound, copy.deepcopy(old)])
+    found = aggregate(RECIPE, "paper", [old, sound, copy.deepcopy(old)])
     assert found.lines[0].seeds == [1]
     assert found.notes == (f"2 rows have no {path}: an older layout, left out",)
-    assert gathered(RECIPE, "paper", [sound, old]).notes == (f"1 row has no {path}: an older layout, left out",)
+    assert aggregate(RECIPE, "paper", [sound, old]).notes == (f"1 row has no {path}: an older layout, left out",)
 
 
 def test_null_is_missing_only_where_there_must_be_a_number():
@@ -66,13 +66,13 @@ def test_null_is_missing_only_where_there_must_be_a_number():
     newer["outcome"]["nothing_we_know"] = newer["epochs"][0]["nothing_we_know"] = 1
     assert newer["outcome"]["selected"] is None
     del newer["epochs"][0]["nll"]
-    assert gathered(RECIPE, "paper", [old, newer]).lines[0].seeds == [1]
+    assert aggregate(RECIPE, "paper", [old, newer]).lines[0].seeds == [1]
 
 
 def test_runs_with_other_settings_are_lines_of_their_own_below_the_majority():
     odd = [result_row(RECIPE, "mixup", 5, 0, changes={"epochs": 7, "smoothing": 0.2})]
     rows = odd + [result_row(RECIPE, "mixup", 5, seed) for seed in (0, 1)]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     most, few = found.lines[2:4]
     assert (most.seeds, most.differs, most.changed) == ([0, 1], (), ())
     assert (few.seeds, few.differs) == ([0], ("epochs = 7, not 3", "smoothing = 0.2, not 0.0"))
@@ -83,7 +83,7 @@ def test_runs_with_other_settings_are_lines_of_their_own_below_the_majority():
 
 def test_the_majority_is_that_of_seeds_and_the_recipe_decides_between_equals():
     def digests(rows):
-        return [line.digest for line in gathered(RECIPE, "paper", rows).lines[:2]]
+        return [line.digest for line in aggregate(RECIPE, "paper", rows).lines[:2]]
 
     own, other = result_row(RECIPE), result_row(RECIPE, changes={"epochs": 7})
     assert digests([other, own]) == digests([own, other]) == [own["digest"], other["digest"]]
@@ -91,19 +91,19 @@ def test_the_majority_is_that_of_seeds_and_the_recipe_decides_between_equals():
     assert digests([other, other, own]) == [own["digest"], other["digest"]]
     rows = [own, other, result_row(RECIPE, changes={"epochs": 7}, seed=1)]
     assert digests(rows) == [other["digest"], own["digest"]]
-    assert gathered(RECIPE, "paper", rows).lines[1].differs == ("epochs = 3, not 7",)
+    assert aggregate(RECIPE, "paper", rows).lines[1].differs == ("epochs = 3, not 7",)
 
 
 def test_settings_that_are_not_the_recipes_are_noted_once_for_all_lines():
     rows = [result_row(RECIPE, arm, k, general={"epochs": 7}) for arm, k in (("none", 1), ("mixup", 5))]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert [line.differs for line in found.lines if line.runs] == [(), ()]
     assert found.notes == ("† not with the recipe's settings: none, mixup K = 5 (epochs = 7, not 3)",)
 
 
 def test_how_a_machine_did_it_is_no_difference():
     rows = [result_row(RECIPE, seed=0), result_row(RECIPE, seed=1, changes={"running": Running(workers=2)})]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert found.lines[0].seeds == [0, 1]
     assert found.lines[0].changed == ()
 
@@ -111,13 +111,13 @@ def test_how_a_machine_did_it_is_no_difference():
 def test_the_same_number_written_in_another_way_is_named_by_its_digest():
     rows = [result_row(RECIPE, seed=0), result_row(RECIPE, seed=0)]
     rows[1] |= {"digest": "another", "settings": rows[1]["settings"] | {"schedule.at": [100]}}
-    assert gathered(RECIPE, "paper", rows).lines[1].differs == (f"digest = another, not {rows[0]['digest']}",)
+    assert aggregate(RECIPE, "paper", rows).lines[1].differs == (f"digest = another, not {rows[0]['digest']}",)
 
 
 def test_arms_with_the_same_digest_stay_apart():
     rows = [result_row(RECIPE, "none", 1), result_row(RECIPE, "large_batch", 1)]
     assert rows[0]["digest"] == rows[1]["digest"]
-    assert [(line.arm, line.seeds) for line in gathered(RECIPE, "paper", rows).lines if line.runs] == [
+    assert [(line.arm, line.seeds) for line in aggregate(RECIPE, "paper", rows).lines if line.runs] == [
         ("none", [0]),
         ("large_batch", [0]),
     ]
@@ -128,21 +128,21 @@ def test_the_difference_to_no_mixing_is_paired_over_the_common_seeds():
     mixup = {1: 30.0, 2: 28.25, 0: 27.0, 7: 1.0}
     rows = [result_row(RECIPE, "none", 1, seed, [50.0, 40.0, last]) for seed, last in none.items()]
     rows += [result_row(RECIPE, "mixup", 5, seed, [50.0, 40.0, last]) for seed, last in mixup.items()]
-    found = gathered(RECIPE, "paper", rows)
-    result = found.with_none(found.lines[2], "last")
+    found = aggregate(RECIPE, "paper", rows)
+    result = found.minus_none(found.lines[2], "last")
     assert result.n == 3
     assert result.mean == pytest.approx(((27.0 - 30.0) + (30.0 - 31.5) + (28.25 - 29.0)) / 3)
     assert result.p_t == pytest.approx(stats.ttest_rel([27.0, 30.0, 28.25], [30.0, 31.5, 29.0]).pvalue)
-    assert found.with_none(found.lines[0], "last") is None
-    assert found.with_none(found.lines[3], "last") is None  # not run
-    one = gathered(RECIPE, "paper", [row for row in rows if row["seed"] in (0, 5, 7)])
-    assert one.with_none(one.lines[2], "last") is None
+    assert found.minus_none(found.lines[0], "last") is None
+    assert found.minus_none(found.lines[3], "last") is None  # not run
+    one = aggregate(RECIPE, "paper", [row for row in rows if row["seed"] in (0, 5, 7)])
+    assert one.minus_none(one.lines[2], "last") is None
     # Of two lines without mixing the one with more common seeds counts.
     rows += [result_row(RECIPE, "none", 3, seed) for seed in (0, 1)] + [
         result_row(RECIPE, "none", 4, seed) for seed in (0, 1, 2, 7)
     ]
-    found = gathered(RECIPE, "paper", rows)
-    assert found.with_none(found.lines[2], "last").n == 4
+    found = aggregate(RECIPE, "paper", rows)
+    assert found.minus_none(found.lines[2], "last").n == 4
 
 
 def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
@@ -153,18 +153,18 @@ def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
     rows += [run("none", 1, seed, 35.0, epochs=7) for seed in range(2)]
     rows += [run("mixup", 5, seed, 33.0 + seed, epochs=7) for seed in range(3)]
     rows += [run("mixup", 1, seed, 33.0, epochs=9) for seed in range(3)]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     by_arm = {line.label: line for line in found.lines}
-    result = found.with_none(by_arm["mixup K = 5"], "last")
+    result = found.minus_none(by_arm["mixup K = 5"], "last")
     assert (result.n, result.mean) == (2, -1.5)
-    assert found.with_none(by_arm["mixup K = 1"], "last") is None
+    assert found.minus_none(by_arm["mixup K = 1"], "last") is None
 
 
 @pytest.mark.parametrize(("arm", "k"), [("smoothing", 1), ("large_batch", 5), ("batch_augmentation_mixup", 5)])
 def test_strategies_are_compared_though_they_change_more_than_the_method(arm, k):
     rows = [result_row(RECIPE, name, its_k, seed) for name, its_k in (("none", 1), (arm, k)) for seed in range(2)]
-    found = gathered(RECIPE, "paper", rows)
-    assert found.with_none(found.lines[-1], "last").mean == 0
+    found = aggregate(RECIPE, "paper", rows)
+    assert found.minus_none(found.lines[-1], "last").mean == 0
     assert found.notes == ()
 
 
@@ -172,18 +172,18 @@ def test_strategies_are_compared_though_they_change_more_than_the_method(arm, k)
 def test_arms_that_cannot_be_made_are_shown_and_compared_all_the_same(arm):
     rows = [result_row(RECIPE, "none", 1, seed) for seed in range(2)]
     rows += [result_row(RECIPE, "cutmix", 5, seed) | {"arm": arm} for seed in range(2)]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert (found.lines[-1].arm, found.lines[-1].changed) == (arm, ())
-    assert found.with_none(found.lines[-1], "last").n == 2
+    assert found.minus_none(found.lines[-1], "last").n == 2
 
 
 def test_options_of_the_method_are_changes_but_do_not_prevent_the_comparison():
     rows = [result_row(RECIPE, "none", 1, seed) for seed in range(2)]
     other = made_up_recipe(options={"mixup": {"alpha": 0.5}})
     rows += [result_row(other, "mixup", 5, seed) for seed in range(2)]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     assert found.lines[2].changed == ("method.alpha = 0.5, not 1.0",)
-    assert found.with_none(found.lines[2], "last").n == 2
+    assert found.minus_none(found.lines[2], "last").n == 2
 
 
 def test_circumstances_that_make_runs_differ_are_noted():
@@ -192,7 +192,7 @@ def test_circumstances_that_make_runs_differ_are_noted():
         result_row(RECIPE, seed=1, device="cuda", processes=4, skipped=2),
         result_row(RECIPE, "mixup", 5, skipped=2, environment={"commit": "def", "torch": "2.13.0", "threads": "2"}),
     ]
-    assert gathered(RECIPE, "paper", rows).notes == (
+    assert aggregate(RECIPE, "paper", rows).notes == (
         "bad samples left out of the data: 2 (none (4 processes), mixup K = 5)",
         "seconds do not compare, they are from different machines: cpu, 1 process, threads: 2; cuda, 4 processes, threads: 2",
         "the runs are of different versions: abc1234 with torch 2.13.0; def with torch 2.13.0",
@@ -200,26 +200,26 @@ def test_circumstances_that_make_runs_differ_are_noted():
     for row in rows:
         for name in ("device", "processes", "skipped", "environment"):
             del row[name]
-    assert gathered(RECIPE, "paper", rows).notes == ()
+    assert aggregate(RECIPE, "paper", rows).notes == ()
 
 
 def test_images_are_those_of_all_epochs_and_missing_values_have_no_summary():
     rows = [result_row(RECIPE, seed=0), result_row(RECIPE, seed=1)]
     rows[1]["epochs"][0]["images"] = 4000
-    line = gathered(RECIPE, "paper", rows).lines[0]
+    line = aggregate(RECIPE, "paper", rows).lines[0]
     assert line.images == (3000 + 6000) / 2
     assert line.summary("selected") is None
-    assert gathered(RECIPE, "paper", []).lines[0].images is None
+    assert aggregate(RECIPE, "paper", []).lines[0].images is None
 
 
 def test_long_differences_are_cut_short():
-    assert named(["a = 1, not 2", "b = 1, not 2", "c = 1, not 2"], 2) == "a = 1, not 2; b = 1, not 2; and 1 more"
-    assert named(["a", "b"], 2) == "a; b"
+    assert join_settings(["a = 1, not 2", "b = 1, not 2", "c = 1, not 2"], 2) == "a = 1, not 2; b = 1, not 2; and 1 more"
+    assert join_settings(["a", "b"], 2) == "a; b"
 
 
 def test_an_unknown_metric_is_an_error():
     with pytest.raises(ValueError, match="metric must be a field of an outcome, got 'accuracy'"):
-        gathered(made_up_recipe([Row("none")], metric="accuracy"), "paper", [])
+        aggregate(made_up_recipe([Row("none")], metric="accuracy"), "paper", [])
 
 
 def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_others():
@@ -227,9 +227,9 @@ def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_ot
     for seed in range(3):
         row = result_row(RECIPE, "mixup", 5, seed)
         rows += [row, row | {"digest": row["digest"] + "-2p", "processes": 2}]
-    found = gathered(RECIPE, "paper", rows)
+    found = aggregate(RECIPE, "paper", rows)
     one, two = (line for line in found.lines if (line.arm, line.k) == ("mixup", 5))
     assert (one.processes, one.label, one.differs) == (1, "mixup K = 5", ())
     assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
-    assert found.with_none(one, "last").n == 3
-    assert found.with_none(two, "last") is None
+    assert found.minus_none(one, "last").n == 3
+    assert found.minus_none(two, "last") is None

@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.spiral import SpiralSettings
+from multimix.lab.recipes.spiral import ARMS, SpiralSettings
 from multimix.lab.results.paper import TABLES
-from multimix.lab.results.paper.fill import filled, largest_scale
+from multimix.lab.results.paper_table import fill, largest_scale
+from multimix.lab.studies.spiral.finished import read_demo
 from result_rows import result_row
 
 CIFAR, TIME = RECIPES["cifar100_preact_resnet18"], RECIPES["training_time"]
@@ -23,11 +24,11 @@ def rows_of(last=LAST, recipe=CIFAR, scale="small", **more):
 
 
 def cell(found, label, column=0):
-    return found.cells[[row.label for row in found.table.rows].index(label), column]
+    return found.cells[[row.label for row in found.paper.rows].index(label), column]
 
 
 def minus(found, label, column=0):
-    return found.multi_mix_minus([row.label for row in found.table.rows].index(label), column)
+    return found.multi_mix_minus([row.label for row in found.paper.rows].index(label), column)
 
 
 def spiral_json(folder, name="spiral.json", seeds=(0, 1, 2), **settings):
@@ -36,8 +37,8 @@ def spiral_json(folder, name="spiral.json", seeds=(0, 1, 2), **settings):
     (folder / name).write_text(json.dumps(content))
 
 
-def test_values_are_the_reported_errors_by_seed(tmp_path):
-    found = filled(TABLES[2], "small", rows_of(), tmp_path)
+def test_values_are_the_reported_errors_by_seed():
+    found = fill(TABLES[2], "small", rows_of(), {})
     assert cell(found, "no mixing").values == {0: 80.0, 1: 82.0, 2: 84.5}
     assert cell(found, "no mixing").summary.mean == pytest.approx(82.166666667)
     assert (cell(found, "no mixing").paper, cell(found, "no mixing").state) == (23.53, "")
@@ -45,12 +46,12 @@ def test_values_are_the_reported_errors_by_seed(tmp_path):
     assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not run at this scale", 19.89)
     assert "not run at this scale: multimix train cifar100_preact_resnet18 --scale small; " in "\n".join(found.notes)
     # At paper scale the median of the last ten epochs is reported.
-    found = filled(TABLES[2], "paper", rows_of(scale="paper"), tmp_path)
+    found = fill(TABLES[2], "paper", rows_of(scale="paper"), {})
     assert cell(found, "no mixing").values[0] == (95.0 + 80.0) / 2
 
 
-def test_the_test_is_paired_over_common_seeds(tmp_path):
-    found = filled(TABLES[2], "small", rows_of(), tmp_path)
+def test_the_test_is_paired_over_common_seeds():
+    found = fill(TABLES[2], "small", rows_of(), {})
     test = minus(found, "no mixing")
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     assert (test.n, test.mean) == (3, pytest.approx(-3.0))
@@ -59,38 +60,38 @@ def test_the_test_is_paired_over_common_seeds(tmp_path):
     assert test.half == pytest.approx((high - low) / 2)
     assert minus(found, "multi-mix, K = 5") is None
     assert minus(found, "cutout") is minus(found, "no mixing", 1) is None
-    one = filled(TABLES[2], "small", rows_of({("none", 1): [80.0], ("puzzlemix", 5): [78.0, 79.0]}), tmp_path)
+    one = fill(TABLES[2], "small", rows_of({("none", 1): [80.0], ("puzzlemix", 5): [78.0, 79.0]}), {})
     assert minus(one, "no mixing") is None
 
 
-def test_only_runs_with_the_recipes_settings_count_and_the_others_are_counted(tmp_path):
+def test_only_runs_with_the_recipes_settings_count_and_the_others_are_counted():
     changed = rows_of({("none", 1): [10.0, 11.0, 12.0, 13.0]}, general={"epochs": 7})
     others = rows_of({("cutmix", 5): [70.0]})
-    found = filled(TABLES[2], "small", [*changed, *rows_of(), *others], tmp_path)
+    found = fill(TABLES[2], "small", [*changed, *rows_of(), *others], {})
     assert cell(found, "no mixing").values == {0: 80.0, 1: 82.0, 2: 84.5}
     notes = "\n".join(found.notes)
     assert "left out of cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
-    assert "cifar100_preact_resnet18 has 1 run that the paper's table has no row for (cutmix K = 5)" in notes
-    found = filled(TABLES[2], "small", changed, tmp_path)
+    assert "cifar100_preact_resnet18 has 1 run without a row in the paper's table (cutmix K = 5)" in notes
+    found = fill(TABLES[2], "small", changed, {})
     assert cell(found, "no mixing").state == "not run at this scale"
 
 
-def test_runs_without_the_evaluation_are_not_evaluated_and_the_command_is_told(tmp_path):
+def test_runs_without_the_evaluation_are_not_evaluated_and_the_command_is_told():
     rows = rows_of()
     rows[0]["evaluations"] = {"calibration": {"numbers": {"ece": 12.5, "mce": None}}}
-    found = filled(TABLES[8], "small", rows, tmp_path)
+    found = fill(TABLES[8], "small", rows, {})
     assert cell(found, "no mixing").values == {0: 12.5}
     assert (cell(found, "cutmix").state, cell(found, "FMix").state) == ("not evaluated", "not run at this scale")
     assert "not evaluated: multimix evaluate RUNS --on calibration" in found.notes
-    assert not any("--on" in note for note in filled(TABLES[8], "small", rows[:1], tmp_path).notes)
-    assert not any("--on" in note for note in filled(TABLES[2], "small", rows, tmp_path).notes)
+    assert not any("--on" in note for note in fill(TABLES[8], "small", rows[:1], {}).notes)
+    assert not any("--on" in note for note in fill(TABLES[2], "small", rows, {}).notes)
 
 
-def test_one_run_may_hold_the_numbers_of_all_k(tmp_path):
+def test_one_run_may_hold_the_numbers_of_all_k():
     rows = [result_row(TIME, "puzzlemix", 1, seed, [90.0], scale="small", seconds=2.0) for seed in range(2)]
     for seed, row in enumerate(rows):
         row["evaluations"] = {"training_time": {"numbers": {"k1": 1.0, "k3": 2.5, "k5": 4.0 + seed}}}
-    found = filled(TABLES[11], "small", rows, tmp_path)
+    found = fill(TABLES[11], "small", rows, {})
     assert cell(found, "K = 5", 1).values == {0: 4.0, 1: 5.0}
     assert (cell(found, "K = 7", 1).state, cell(found, "K = 5", 0).state) == ("not evaluated", "not run at this scale")
     assert cell(found, "K = 1", 0).values == {0: 2.0, 1: 2.0}
@@ -99,13 +100,13 @@ def test_one_run_may_hold_the_numbers_of_all_k(tmp_path):
 
 def test_the_spiral_is_read_from_the_demo(tmp_path):
     spiral_json(tmp_path)
-    found = filled(TABLES[1], "paper", [], tmp_path)
+    found = fill(TABLES[1], "paper", [], read_demo(tmp_path))
     assert cell(found, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
     assert minus(found, "manifold mixup, K = 1").mean == pytest.approx(2 / 3)
     assert any("ended below 70 % (no mixup: 1)" in note for note in found.notes)
-    assert cell(filled(TABLES[1], "small", [], tmp_path), "no mixup").state == "not run at this scale"
+    assert cell(fill(TABLES[1], "small", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
     spiral_json(tmp_path, noise=0.5)
-    found = filled(TABLES[1], "paper", [], tmp_path)
+    found = fill(TABLES[1], "paper", [], read_demo(tmp_path))
     assert cell(found, "no mixup").state == "not run at this scale"
     assert any("left out" in note for note in found.notes)
 
@@ -114,19 +115,24 @@ def test_the_spiral_is_read_from_the_demo(tmp_path):
 def test_a_damaged_file_of_the_demo_is_one_sentence(tmp_path, text):
     (tmp_path / "spiral.json").write_text(text)
     with pytest.raises(ValueError, match="spiral.json is damaged: multimix demo --rebuild"):
-        filled(TABLES[1], "paper", [], tmp_path)
+        read_demo(tmp_path)
 
 
 def test_the_largest_scale_with_runs_is_taken(tmp_path):
     small, smoke = rows_of(), rows_of(scale="smoke")
-    assert largest_scale(TABLES[2], [*smoke, *small], tmp_path) == "small"
-    assert largest_scale(TABLES[2], [*smoke, *rows_of(scale="paper")], tmp_path) == "paper"
-    assert largest_scale(TABLES[2], smoke, tmp_path) == "smoke"
-    assert largest_scale(TABLES[3], smoke, tmp_path) is None
-    assert largest_scale(TABLES[1], smoke, tmp_path) is None
+    assert largest_scale(TABLES[2], [*smoke, *small], {}) == "small"
+    assert largest_scale(TABLES[2], [*smoke, *rows_of(scale="paper")], {}) == "paper"
+    assert largest_scale(TABLES[2], smoke, {}) == "smoke"
+    assert largest_scale(TABLES[3], smoke, {}) is None
+    assert largest_scale(TABLES[1], smoke, {}) is None
     spiral_json(tmp_path, "spiral-quick.json", epochs=200)
-    assert largest_scale(TABLES[1], [], tmp_path) == "smoke"
-    assert cell(filled(TABLES[1], "smoke", [], tmp_path), "no mixup").values[0] == 88.0
+    assert largest_scale(TABLES[1], [], read_demo(tmp_path)) == "smoke"
+    assert cell(fill(TABLES[1], "smoke", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0
     spiral_json(tmp_path)
-    assert largest_scale(TABLES[1], [], tmp_path) == "paper"
-    assert largest_scale(TABLES[2], [], tmp_path) is None
+    assert largest_scale(TABLES[1], [], read_demo(tmp_path)) == "paper"
+    assert largest_scale(TABLES[2], [], {}) is None
+
+
+def test_the_arms_of_the_spiral_are_those_of_the_study():
+    rows = [(row.arm, row.k, row.label, TABLES[1].columns[0].paper_number(row.key)) for row in TABLES[1].rows]
+    assert rows == [(arm.name, arm.k, arm.words, arm.paper) for arm in ARMS]

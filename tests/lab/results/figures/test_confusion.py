@@ -5,7 +5,7 @@ import torch
 
 from multimix.lab.evaluation.error import errors
 from multimix.lab.evaluation.predictions import Predictions
-from multimix.lab.results.confusion import confusion_figures
+from multimix.lab.results.figures.confusion import confusion_figures
 
 
 def predicted(pairs, classes):

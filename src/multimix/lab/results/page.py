@@ -2,15 +2,9 @@
 
 import base64
 import html
-import io
 import re
 from collections.abc import Sequence
 from typing import Any
-
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 STYLE = """
   :root {
@@ -122,20 +116,3 @@ def _contents(parts: Sequence[str]) -> str:
     found = [re.fullmatch(r'<h2 id="([^"]*)">(.*)</h2>', part) for part in parts]
     links = "".join(f'<a href="#{match[1]}">{match[2]}</a>' for match in found if match)
     return f'<nav aria-label="Sections">{links}</nav>'
-
-
-def png(figure: Figure, dpi: int = 150) -> bytes:
-    """The figure as PNG bytes, on white, whatever the user's matplotlib settings."""
-    canvas: Any = FigureCanvasAgg(figure)
-    content = io.BytesIO()
-    canvas.print_figure(content, format="png", dpi=dpi, facecolor="white")
-    return content.getvalue()
-
-
-def svg(figure: Figure) -> bytes:
-    """The figure as SVG bytes, on white, the same bytes for the same content."""
-    canvas: Any = FigureCanvasSVG(figure)
-    content = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "multimix"}):
-        canvas.print_figure(content, format="svg", facecolor="white", metadata={"Date": None})
-    return content.getvalue()

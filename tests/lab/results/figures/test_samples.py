@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 import multimix as mm
-from multimix.lab.results import samples
-from multimix.lab.results.samples import first_batch, plain_picture, samples_picture
+from multimix.lab.results.figures import samples
+from multimix.lab.results.figures.samples import first_batch, plain_picture, samples_picture
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import engine
 from multimix.methods.samix.block import NewBlock

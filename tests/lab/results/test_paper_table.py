@@ -9,9 +9,7 @@ from browser import in_browser, in_frame
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.results.paper import TABLES
-from multimix.lab.results.paper.fill import filled
-from multimix.lab.results.paper.render import listing, page, records, sheets
-from multimix.lab.results.sheet import markdown, terminal
+from multimix.lab.results.paper_table import fill, listing, page, records, tables
 from result_rows import result_row
 
 CIFAR = RECIPES["cifar100_preact_resnet18"]
@@ -56,8 +54,8 @@ def everything(table, scale="small"):
 
 def on_terminal(found, width):
     console = Console(width=width, file=io.StringIO())
-    for sheet in sheets(found):
-        console.print(terminal(sheet))
+    for sheet in tables(found):
+        console.print(sheet)
     return console.file.getvalue()
 
 
@@ -66,10 +64,9 @@ def cells(text):
     return {line[0]: dict(zip(lines[0][1:], line[1:], strict=True)) for line in lines[2:]}
 
 
-@pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_without_results_the_whole_table_of_the_paper_is_shown(table, scale, tmp_path):
-    found = filled(table, scale, [], tmp_path)
+def test_without_results_the_whole_table_of_the_paper_is_shown(table):
+    found = fill(table, "small", [], {})
     text = on_terminal(found, 100)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     states = {entry.state for entry in found.cells.values()}
@@ -77,7 +74,7 @@ def test_without_results_the_whole_table_of_the_paper_is_shown(table, scale, tmp
     assert "not run at this scale" in states
     for row in table.rows:
         for column in table.columns:
-            value = column.number(row.key)
+            value = column.paper_number(row.key)
             assert value is None or f"{value:.2f}" in text
     assert "the numbers of tables are ours" in text
     assert "minus it" not in text
@@ -87,8 +84,8 @@ def test_without_results_the_whole_table_of_the_paper_is_shown(table, scale, tmp
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES.values() if table.number > 1], ids=lambda table: table.name)
-def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table, tmp_path):
-    found = filled(table, "small", everything(table), tmp_path)
+def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table):
+    found = fill(table, "small", everything(table), {})
     assert all(entry.values for (i, _), entry in found.cells.items())
     narrow, wide = on_terminal(found, 100), on_terminal(found, 400)
     assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 100
@@ -99,15 +96,15 @@ def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table,
     assert [word for word in words if word not in " ".join(narrow.split()) and " " not in word] == []
 
 
-def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test(tmp_path):
-    found = filled(TABLES[2], "small", rows_of(), tmp_path)
-    first, second = sheets(found)
+def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test():
+    found = fill(TABLES[2], "small", rows_of(), {})
+    first, second = tables(found)
     assert (
         first.title
         == "Table 2: Test error on CIFAR-100 and Tiny-ImageNet (small scale: a reduced study, not the paper's setting)"
     )
     assert (second.title, first.notes) == ("Table 2: continued", [])
-    lines = cells(markdown(first))
+    lines = cells(first.markdown())
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     low, high = outside.confidence_interval()
     half = stats.sem([80.0, 82.0, 84.5]) * stats.t.ppf(0.975, 2)
@@ -119,9 +116,9 @@ def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test(tm
     }
     assert lines["cutmix"]["CIFAR-100 (PreActResNet18)"] == "79.00 n = 1"
     assert lines["multi-mix, K = 5"]["multi-mix (minus it)"] == lines["cutmix"]["multi-mix (minus it)"] == "–"
-    assert [row[2] for row in first.lines][:2] == [("23.53", ""), ("22.49", "")]
+    assert [row[2] for row in first.lines][:2] == ["23.53", "22.49"]
     notes = "\n".join(second.notes)
-    assert "1 comparison, p is not corrected for their number" in notes
+    assert "1 comparison\n" in notes
     assert (
         "lowest mean, CIFAR-100 (PreActResNet18): ours cutmix with 79.00 (of 3 rows); "
         "the paper's multi-mix, K = 5 with 19.19 (of 10 rows)" in notes
@@ -130,26 +127,26 @@ def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test(tm
     assert "2.29" in notes
 
 
-def test_at_paper_scale_the_papers_numbers_compare(tmp_path):
-    found = filled(TABLES[2], "paper", rows_of("paper"), tmp_path)
-    assert sheets(found)[0].title.endswith("(paper scale)")
-    assert sheets(found)[0].heads[2] == "paper"
-    assert "do not compare" not in "\n".join(sheets(found)[-1].notes)
+def test_at_paper_scale_the_papers_numbers_compare():
+    found = fill(TABLES[2], "paper", rows_of("paper"), {})
+    assert tables(found)[0].title.endswith("(paper scale)")
+    assert tables(found)[0].heads[2] == "paper"
+    assert "do not compare" not in "\n".join(tables(found)[-1].notes)
     assert {record["paper_compares"] for record in records(found)} == {"yes"}
 
 
-def test_the_best_mean_is_the_highest_where_that_is_better_and_ties_are_named(tmp_path):
+def test_the_best_mean_is_the_highest_where_that_is_better_and_ties_are_named():
     rows = [
         result_row(RECIPES["imagenet"], arm, 1, 0, scale="small", evaluations={"localization": {"numbers": {"reference": value}}})
         for arm, value in (("none", 50.0), ("mixup", 55.0), ("cutmix", 55.0))
     ]
-    notes = sheets(filled(TABLES[4], "small", rows, tmp_path))[-1].notes
+    notes = tables(fill(TABLES[4], "small", rows, {}))[-1].notes
     assert "highest mean, IoU ≥ 0.5, class (reference): ours input mixup and cutmix with 55.00 (of 3 rows)" in notes
     assert "in per cent, higher is better" in notes
 
 
-def test_records_are_in_full(tmp_path):
-    found = filled(TABLES[2], "small", rows_of(), tmp_path)
+def test_records_are_in_full():
+    found = fill(TABLES[2], "small", rows_of(), {})
     by_key = {(record["column"], record["label"]): record for record in records(found)}
     assert len(by_key) == 40
     record = by_key["CIFAR-100 (PreActResNet18)", "no mixing"]
@@ -164,9 +161,9 @@ def test_records_are_in_full(tmp_path):
     assert by_key["CIFAR-100 (WRN16-8)", "cutmix"]["state"] == "not run at this scale"
 
 
-def test_the_list_says_what_fills_a_table_and_how_much_there_is(tmp_path):
+def test_the_list_says_what_fills_a_table_and_how_much_there_is():
     console = Console(width=100, file=io.StringIO())
-    console.print(listing(list(TABLES.values()), rows_of(), tmp_path))
+    console.print(listing(rows_of(), {}))
     text = console.file.getvalue()
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     lines = [line for line in text.splitlines() if re.match(r"\d", line)]
@@ -181,7 +178,7 @@ def test_the_list_says_what_fills_a_table_and_how_much_there_is(tmp_path):
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_has_room_on_every_screen(width, tmp_path):
     path = tmp_path / "table.html"
-    path.write_text(page(filled(TABLES[2], "small", rows_of(), tmp_path)))
+    path.write_text(page(fill(TABLES[2], "small", rows_of(), {})))
     seen = in_frame(path, width, tmp_path)
     assert (seen["requests"], seen["widths"][0]) == ([], width)
     assert seen["widths"][1] <= width

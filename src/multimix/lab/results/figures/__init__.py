@@ -1,0 +1,1 @@
+"""Figures: one file per subject; they draw what is given and read nothing."""

@@ -1,0 +1,290 @@
+"""A table of the paper beside ours, filled from the rows of finished runs: tables, records of every cell, a page, a list."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import rich.table
+from rich.box import SIMPLE_HEAD
+from rich.text import Text
+
+from ..recipes import SCALES, recipe
+from ..recipes.arms import arm_names
+from ..recipes.base import Scale
+from ..statistics import Paired, Summary, paired_by_seed, summary
+from .page import document, heading
+from .paper import DEMO, TABLES, Column, Key, PaperRow, PaperTable
+from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
+from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, difference_cell, mean_cell, number, parts
+
+NOT_RUN = "not run at this scale"
+NOT_EVALUATED = "not evaluated"
+NOT_HERE = "not in this version"
+COLUMNS = 3  # measurements side by side: with the paper's number and the test beside each there is room for no more
+NUMBERS = (
+    "the numbers of tables are ours: the paper's are not known here, so its tables and figures are counted in the order in which "
+    "its measurements are named"
+)
+
+
+class DemoRuns(NamedTuple):
+    """What the study of the spiral has found: accuracies by arm and seed, and what to know about them."""
+
+    accuracy: Mapping[str, Mapping[int, float]]
+    notes: tuple[str, ...] = ()
+
+
+Demo = Mapping[Scale, DemoRuns]
+
+
+class Entry(NamedTuple):
+    """Values by seed, or in ``state`` why there are none; and the paper's number, if it is known."""
+
+    values: Mapping[int, float]
+    state: str
+    paper: float | None
+
+    @property
+    def summary(self) -> Summary | None:
+        """Mean over the seeds with its interval."""
+        return summary(list(self.values.values())) if self.values else None
+
+
+@dataclass(frozen=True)
+class FilledTable:
+    """A table with our numbers at one scale: a cell for every row and column, by their places; and what to know about them."""
+
+    paper: PaperTable
+    scale: Scale
+    cells: Mapping[tuple[int, int], Entry]
+    notes: tuple[str, ...]
+
+    def multi_mix_minus(self, row: int, column: int) -> Paired | None:
+        """The paper's test: multi-mix minus another row, paired over at least two common seeds."""
+        own = next(i for i, entry in enumerate(self.paper.rows) if entry.key == self.paper.against)
+        return None if row == own else paired_by_seed(self.cells[own, column].values, self.cells[row, column].values)
+
+
+def largest_scale(table: PaperTable, rows: Rows, demo: Demo) -> Scale | None:
+    """The largest scale at which there are runs for the table, if there are any."""
+    for scale in SCALES:
+        if any(row.get("recipe") in table.recipes and row.get("scale") == scale for row in rows):
+            return scale
+        if DEMO in table.recipes and scale in demo:
+            return scale
+    return None
+
+
+def fill(table: PaperTable, scale: Scale, rows: Rows, demo: Demo) -> FilledTable:
+    """Our numbers: only runs with the recipe's own settings count, and how many others there are is noted."""
+    wholes = {name: aggregate(recipe(name), scale, rows) for name in table.recipes if name != DEMO}
+    spiral = demo.get(scale, DemoRuns({}))
+    cells = {}
+    for i, row in enumerate(table.rows):
+        for j, column in enumerate(table.columns):
+            if column.recipe == DEMO:
+                values = spiral.accuracy.get(row.arm, {})
+                cells[i, j] = Entry(values, "" if values else NOT_RUN, column.paper_number(row.key))
+            else:
+                cells[i, j] = _entry(row, column, wholes[column.recipe], scale)
+    notes = spiral.notes if DEMO in table.recipes else tuple(_notes_on_runs(table, wholes))
+    return FilledTable(table, scale, cells, (*notes, *_what_is_missing(table, scale, cells)))
+
+
+def _entry(row: PaperRow, column: Column, whole: Aggregate, scale: Scale) -> Entry:
+    paper, key = column.paper_number(row.key), column.of or row.key
+    line = next((line for line in _with_own_settings(whole) if (line.arm, line.k) == key), None)
+    if line is None:
+        return Entry({}, NOT_RUN if row.arm in arm_names() else NOT_HERE, paper)
+    values = line.values(column.name(scale, row.k))
+    return Entry(values, "" if values else NOT_EVALUATED, paper)
+
+
+def _with_own_settings(whole: Aggregate) -> list[Line]:
+    """Lines with the recipe's own settings, all of as many processes as most runs had."""
+    own = [line for line in whole.lines if line.runs and not line.changed]
+    counts: Counter[int] = Counter()
+    for line in own:
+        counts[line.processes] += len(line.seeds)
+    return [line for line in own if line.processes == counts.most_common(1)[0][0]]
+
+
+def _notes_on_runs(table: PaperTable, wholes: Mapping[str, Aggregate]) -> Iterator[str]:
+    """Which runs were left out and why, and what to know about the others."""
+    keys: set[Key] = {key for row in table.rows for key in (row.key, *(column.of for column in table.columns if column.of))}
+    timed = any(column.unit != "per cent" for column in table.columns)
+    for name, whole in wholes.items():
+        own = _with_own_settings(whole)
+        there = [line for line in whole.lines if line.runs and (line.arm, line.k) in keys]
+        dropped = [line for line in there if not line.changed and line not in own]
+        if dropped:
+            yield f"left out of {name}: {_runs(dropped)} of another number of processes ({_labels(dropped)})"
+        changed = [line for line in there if line.changed]
+        if changed:
+            why = f"{_labels(changed)}: {join_settings(changed[0].changed, 2)}"
+            yield f"left out of {name}, since settings are not the recipe's: {_runs(changed)} ({why})"
+        others = [line for line in whole.lines if line.runs and (line.arm, line.k) not in keys]
+        if others:
+            yield f"{name} has {_runs(others)} without a row in the paper's table ({_labels(others)}): multimix report shows them"
+        for note in whole.notes:
+            if not note.startswith(CHANGED) and (timed or not note.startswith("seconds ")):
+                yield f"{name}: {note}"
+
+
+def _what_is_missing(table: PaperTable, scale: Scale, cells: Mapping[tuple[int, int], Entry]) -> Iterator[str]:
+    """The commands that would fill the cells that are empty."""
+    missing = {table.columns[j].evaluator for (_, j), entry in cells.items() if entry.state == NOT_EVALUATED}
+    yield from (f"{NOT_EVALUATED}: multimix evaluate RUNS --on {name}" for name in table.evaluators if name in missing)
+    if DEMO in table.recipes and not any(entry.values for entry in cells.values()):
+        yield f"{NOT_RUN}: multimix demo" + (" --quick" if scale == "smoke" else "")
+    elif DEMO not in table.recipes and any(entry.state == NOT_RUN for entry in cells.values()):
+        yield f"{NOT_RUN}: " + "; ".join(f"multimix train {name} --scale {scale}" for name in table.recipes)
+
+
+def _runs(lines: Sequence[Line]) -> str:
+    return counted(sum(len(line.seeds) for line in lines), "run")
+
+
+def _labels(lines: Sequence[Line]) -> str:
+    return ", ".join(dict.fromkeys(line.label for line in lines))
+
+
+def tables(filled: FilledTable, at_once: int = COLUMNS) -> list[Table]:
+    """The table in parts of up to ``at_once`` measurements, as many as fit on a terminal; notes are below the last."""
+    count = len(filled.paper.columns)
+    pieces = math.ceil(count / at_once)
+    # As equal as can be: four columns are two and two, not three and one.
+    cuts = [piece * count // pieces for piece in range(pieces + 1)]
+    made = []
+    for first, end in pairwise(cuts):
+        columns: list[tuple[str, Sequence[Cell]]] = [("method", [row.label for row in filled.paper.rows])]
+        for place in range(first, end):
+            columns += _columns(filled, place)
+        words = f"{filled.paper.title} ({SCALE_WORDS[filled.scale]})" if first == 0 else "continued"
+        notes = _notes(filled) if end == count else []
+        made.append(Table.of_columns(f"Table {filled.paper.number}: {words}", columns, notes))
+    return made
+
+
+def _columns(filled: FilledTable, place: int) -> list[tuple[str, Sequence[Cell]]]:
+    """One measurement: ours, the paper's, and the test where any row can be tested."""
+    column, rows = filled.paper.columns[place], range(len(filled.paper.rows))
+    entries = [filled.cells[i, place] for i in rows]
+    papers = [NOTHING if entry.paper is None else number(entry.paper) for entry in entries]
+    columns: list[tuple[str, Sequence[Cell]]] = [
+        (column.head, [_ours(entry, column) for entry in entries]),
+        ("paper" if filled.scale == "paper" else "paper (other scale)", papers),
+    ]
+    tests = [filled.multi_mix_minus(i, place) for i in rows]
+    if any(tests):
+        columns.append(("multi-mix (minus it)", [difference_cell(test, column.places) for test in tests]))
+    return columns
+
+
+def _ours(entry: Entry, column: Column) -> Cell:
+    whole = entry.summary
+    if whole is None:
+        return entry.state
+    mean, half = parts(mean_cell(whole, column.places))
+    return mean, ", ".join(filter(None, (half, f"n = {whole.n}")))
+
+
+def _notes(filled: FilledTable) -> list[str]:
+    """How to read the table, who is ahead, what is missing, and what to know about the paper's numbers."""
+    table, cells = filled.paper, filled.cells.values()
+    notes = [table.about, *_units(table)]
+    if any(entry.values for entry in cells):
+        notes.append("ours: mean over n seeds ± half the 95 % t-interval, which one seed does not have")
+    tests = sum(filled.multi_mix_minus(*place) is not None for place in filled.cells)
+    if tests:
+        against = next(row.label for row in table.rows if row.key == table.against)
+        notes.append(
+            f"multi-mix (minus it): {against} minus the row, paired over common seeds, with the p of the t-test, as in the "
+            f"paper; {counted(tests, 'comparison')}" + (", p is not corrected for their number" if tests > 1 else "")
+        )
+    notes += _best_means(filled)
+    if filled.scale != "paper" and any(entry.paper is not None for entry in cells):
+        notes.append(f"the paper's numbers are of its own scale and do not compare with those of this {filled.scale} scale")
+    if any(entry.paper is None for entry in cells):
+        notes.append(f"{NOTHING} beside ours: the paper's number is not known here")
+    return [*notes, *filled.notes, *table.notes, NUMBERS]
+
+
+def _units(table: PaperTable) -> Iterator[str]:
+    heads: dict[tuple[str, bool], list[str]] = {}
+    for column in table.columns:
+        heads.setdefault((column.unit, column.lower), []).append(column.head)
+    for (unit, lower), own in heads.items():
+        better = f", {'lower' if lower else 'higher'} is better" if unit == "per cent" else ""
+        yield f"in {unit}{better}" + (f": {', '.join(own)}" if len(heads) > 1 else "")
+
+
+def _best_means(filled: FilledTable) -> Iterator[str]:
+    """The best mean of every column, where at least two rows have one."""
+    for place, column in enumerate(filled.paper.columns):
+        entries = [(row.label, filled.cells[i, place]) for i, row in enumerate(filled.paper.rows)]
+        ours = [(label, entry.summary.mean) for label, entry in entries if entry.summary is not None]
+        papers = [(label, entry.paper) for label, entry in entries if entry.paper is not None]
+        best = [f"{whose} {_best(means, column)}" for whose, means in (("ours", ours), ("the paper's", papers)) if means[1:]]
+        if ours[1:]:
+            yield f"{'lowest' if column.lower else 'highest'} mean, {column.head}: {'; '.join(best)}"
+
+
+def _best(means: Sequence[tuple[str, float]], column: Column) -> str:
+    end = (min if column.lower else max)(mean for _, mean in means)
+    names = " and ".join(label for label, mean in means if mean == end)
+    return f"{names} with {number(end, column.places)} (of {len(means)} rows)"
+
+
+def records(filled: FilledTable) -> list[dict[str, object]]:
+    """Every cell with all its numbers in full; None where there is none."""
+    return [_record(filled, i, j) for j in range(len(filled.paper.columns)) for i in range(len(filled.paper.rows))]
+
+
+def _record(filled: FilledTable, i: int, j: int) -> dict[str, object]:
+    table, entry = filled.paper, filled.cells[i, j]
+    row, column = table.rows[i], table.columns[j]
+    record: dict[str, object] = {"table": table.number, "name": table.name, "scale": filled.scale, "recipe": column.recipe}
+    record |= {"column": column.head, "field": column.name(filled.scale, row.k), "unit": column.unit}
+    record |= {"arm": row.arm, "k": row.k, "label": row.label}
+    record |= {"n": len(entry.values), "seeds": " ".join(map(str, entry.values))}
+    means = csv_mean("mean", entry.summary)
+    record |= {"mean": means["mean"], "half": means["mean_half"], "state": entry.state, "paper": entry.paper}
+    record["paper_compares"] = "" if entry.paper is None else "yes" if filled.scale == "paper" else "no"
+    return record | csv_difference("multimix_minus", filled.multi_mix_minus(i, j))
+
+
+def page(filled: FilledTable) -> str:
+    """The table as a self-contained HTML page."""
+    # One measurement at a time has room on a page without scrolling, and its name for a heading.
+    made = []
+    for table, column in zip(tables(filled, 1), filled.paper.columns, strict=True):
+        made += [heading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
+    title = f"Table {filled.paper.number}: {filled.paper.title}"
+    return document(title, f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}.", made)
+
+
+def listing(rows: Rows, demo: Demo, every: Iterable[PaperTable] = TABLES.values()) -> rich.table.Table:
+    """All tables for the terminal: number, name, title, what fills them, and how much there is of ours."""
+    title = Text("Tables and figures of the paper: multimix table NUMBER, or its name")
+    shown = rich.table.Table(title=title, caption=Text(NUMBERS), padding=(0, 1, 0, 0), box=SIMPLE_HEAD, show_edge=False)
+    shown.title_justify = shown.caption_justify = "left"
+    for head in ("table", "name", "title", "filled by multimix", "ours"):
+        shown.add_column(head, overflow="fold", no_wrap=head in ("name", "filled by multimix"))
+    for table in every:
+        commands = ["demo" if name == DEMO else f"train {name}" for name in table.recipes]
+        commands += [f"evaluate --on {name}" for name in table.evaluators]
+        words = (str(table.number), table.name, table.title, "\n".join(commands), _progress(table, rows, demo))
+        shown.add_row(*map(Text, words))
+    return shown
+
+
+def _progress(table: PaperTable, rows: Rows, demo: Demo) -> str:
+    scale = largest_scale(table, rows, demo)
+    if scale is None:
+        return "not run"
+    cells = fill(table, scale, rows, demo).cells.values()
+    return f"{sum(bool(entry.values) for entry in cells)} of {len(cells)} cells, {scale} scale"
