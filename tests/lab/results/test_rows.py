@@ -5,6 +5,7 @@ from scipy import stats
 
 from multimix.lab.recipes.base import Row
 from multimix.lab.recipes.settings import Running
+from multimix.lab.results import rows as rows_module
 from multimix.lab.results.rows import aggregate, join_settings
 from result_rows import made_up_recipe, result_row
 
@@ -169,9 +170,17 @@ def test_strategies_are_compared_though_they_change_more_than_the_method(arm, k)
 
 
 @pytest.mark.parametrize("arm", ["forgotten", "manifoldmix"])
-def test_arms_that_cannot_be_made_are_shown_and_compared_all_the_same(arm):
+def test_arms_that_cannot_be_made_are_shown_and_compared_all_the_same(arm, monkeypatch):
     rows = [result_row(RECIPE, "none", 1, seed) for seed in range(2)]
     rows += [result_row(RECIPE, "cutmix", 5, seed) | {"arm": arm} for seed in range(2)]
+    original = rows_module.arm_settings
+
+    def refuse(recipe, base, name, k):
+        if name == "manifoldmix":
+            raise ValueError("layers must be named")
+        return original(recipe, base, name, k)
+
+    monkeypatch.setattr(rows_module, "arm_settings", refuse)
     found = aggregate(RECIPE, "paper", rows)
     assert (found.lines[-1].arm, found.lines[-1].changed) == (arm, ())
     assert found.minus_none(found.lines[-1], "last").n == 2
