@@ -191,7 +191,9 @@ def test_what_cannot_be_is_said():
 def drawn(monkeypatch):
     """The figure itself, before it became bytes."""
     kept = []
-    monkeypatch.setattr(against_k, "save", lambda name, figure: kept.append(figure) or {})
+    monkeypatch.setattr(
+        against_k, "save", lambda name, figure: kept.append(figure) or dict.fromkeys((f"{name}.png", f"{name}.svg"), b"")
+    )
     return kept
 
 
