@@ -28,14 +28,11 @@ from .schedule import Milestones
 from .settings import Augmentation, Data, Network, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
-MIX_LAYERS = (None, "stage1", "stage2")
-# Before the last of four stages: after it alignment comes to nothing, since average pooling follows.
-ALIGN_LAYERS = ("stage3",)
 
 OPTIONS: Options = {
     "mixup": {"alpha": 1.0},
     "attentivemix": {"beta": 8.0},
-    "manifoldmix": {"alpha": 2.0, "layers": MIX_LAYERS},
+    "manifoldmix": {"alpha": 2.0},
     "comixup": {"alpha": 2.0, "clean_weight": 1.0},
     "cutout": {"length": 8},
     "cutmix": {"alpha": 1.0},
@@ -45,12 +42,10 @@ OPTIONS: Options = {
 # The consistency term of RecursiveMix is about the layer whose mean over places the head is given.
 OF_NETWORK: Mapping[str, Options] = {
     "preact_resnet18": {
-        "alignmixup": {"layers": ALIGN_LAYERS},
         "recursivemix": {"features": "stage4", "head": "head"},
         "sage": {"bound": 0.5, "update_ratio": 0.7, "stay": False},
     },
     "wrn16_8": {
-        "alignmixup": {"layers": ALIGN_LAYERS},
         "recursivemix": {"features": "relu", "head": "head"},
         "sage": {"bound": 0.7, "update_ratio": 0.5, "stay": False},
         "samix": {"block": NewBlock("stage2")},

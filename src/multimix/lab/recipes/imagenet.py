@@ -21,7 +21,6 @@ from typing import Any
 
 from ...methods import NoMix
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 from .schedule import Knots
 from .settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 
@@ -32,8 +31,7 @@ SCHEDULE = Knots(((0, 0.5), (8, 1.0), (15, 0.125), (15, 0.2), (40, 0.02), (65, 0
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
     "attentivemix": {"beta": 8.0},
-    "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
-    "alignmixup": {"layers": ALIGN_LAYERS},
+    "manifoldmix": {"alpha": 0.2},
     "comixup": {"alpha": 1.0, "part": 16, "sweeps": 3, "stride": 8, "clean_weight": 1.0},
     "cutout": {"length": 112},
     "cutmix": {"alpha": 1.0},

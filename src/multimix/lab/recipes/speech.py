@@ -21,7 +21,6 @@ from typing import Any
 
 from ...methods import NoMix
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 from .schedule import Milestones
 from .settings import Data, Network, Settings
 
@@ -30,8 +29,7 @@ SCHEDULE = Milestones(0.003, (10, 20))
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
-    "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
-    "alignmixup": {"layers": ALIGN_LAYERS},
+    "manifoldmix": {"alpha": 0.2},
     "cutout": {"length": 40},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},

@@ -22,7 +22,6 @@ from typing import Any
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
 from .base import REDUCED, Recipe, Row, Scale
-from .cifar100 import ALIGN_LAYERS, MIX_LAYERS
 from .schedule import Milestones
 from .settings import Augmentation, Data, Network, Settings
 
@@ -34,8 +33,7 @@ STEM = ("stem_stride=2",)
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mixup": {"alpha": 0.2},
     "attentivemix": {"beta": 8.0},
-    "manifoldmix": {"alpha": 0.2, "layers": MIX_LAYERS},
-    "alignmixup": {"layers": ALIGN_LAYERS},
+    "manifoldmix": {"alpha": 0.2},
     "comixup": {"alpha": 2.0, "clean_weight": 1.0},
     "cutout": {"length": 16},
     "cutmix": {"alpha": 0.2},
