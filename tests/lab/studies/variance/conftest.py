@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from multimix.lab.studies.variance import variance
-from multimix.lab.studies.variance.study import QUICK
+from multimix.lab.studies.variance.cases import QUICK
 
 SMALL = {"replicates": 12, "pairs": 30, "groups": 4, "group": 10, "nodes": 3, "batch": 8, "ks": (1, 5), "stratified_ks": (5,)}
 

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from multimix import CutMix, InputMixup, ManifoldMixup, NoMix
-from multimix.lab.studies.variance import enumerate_pairs, table_enumeration
+from multimix.lab.studies.variance import enumerate_pairs
 from multimix.lab.studies.variance.parts import beta_nodes, enumeration_from
+from variance_oracle import table_enumeration
 
 SAMPLES, NODES = 5, 3
 

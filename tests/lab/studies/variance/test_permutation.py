@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from multimix.lab.studies.variance import table_enumeration
+from variance_oracle import table_enumeration
 
 PROBABILITY = np.array([0.3, 0.7])
 

@@ -7,7 +7,7 @@ import torch
 
 from multimix.lab.studies import variance
 from multimix.lab.studies.variance import study
-from multimix.lab.studies.variance.study import FULL, train_weights, trained_case
+from multimix.lab.studies.variance.cases import FULL, train_weights, trained_case
 
 
 def units_of(out):

@@ -12,7 +12,6 @@ from .theory import (
     crossover,
     large_batch_variance,
     multimix_variance,
-    table_enumeration,
 )
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "multimix_variance",
     "sampled_components",
     "squared_norm",
-    "table_enumeration",
     "trace_variance",
     "variance",
 ]

@@ -39,10 +39,10 @@ def findings(result: VarianceResult) -> list[str]:
 
 
 def compare_with_one(found: Estimate) -> str:
-    """How a ratio compares with 1, as far as its interval tells."""
+    """Whether a ratio is lower or higher than 1, or its 95 % interval contains 1."""
     if found.high < 1:
         return "lower"
-    return "higher" if found.low > 1 else "not told apart"
+    return "higher" if found.low > 1 else "neither lower nor higher as far as the interval tells"
 
 
 def _closed_form(result: VarianceResult) -> str:
@@ -89,7 +89,7 @@ def _drop(result: VarianceResult) -> str:
 def _crossover(result: VarianceResult) -> str:
     b_0, batch, k = result.crossover, result.settings.batch, result.settings.compared_k
     if not math.isfinite(b_0.value):
-        return "V_λ cannot be told from 0, so B_0 has no finite estimate."
+        return "V_λ cannot be distinguished from 0, so B_0 has no finite estimate."
     if result.enumeration is not None:
         source = "from every pair of the training samples"
     else:
@@ -138,13 +138,12 @@ def _plug_in(result: VarianceResult) -> str:
 
 
 def _per_pair(result: VarianceResult) -> str:
-    words = {"lower": "lower", "higher": "higher", "not told apart": "neither lower nor higher as far as the interval tells"}
     base = result.settings.ks[0]
     parts = []
     for pairing, name in (("independent", "independent pairs"), ("permutation", "a permutation of the batch")):
         own, shared = (result.at(pairing, base, per_pair=per_pair).variance for per_pair in (True, False))  # type: ignore[arg-type]
         found = ratio(own, shared)
-        parts.append(f"{interval(found)} with {name} ({words[compare_with_one(found)]})")
+        parts.append(f"{interval(found)} with {name} ({compare_with_one(found)})")
     return f"At K = {base}, a λ for each pair instead of one for the batch multiplies the variance by {' and by '.join(parts)}."
 
 

@@ -22,8 +22,8 @@ Loss = Callable[..., Tensor]
 class Gradients:
     """The gradients of soft cross-entropy, mean over K·B mixed rows, with respect to all of a model's trainable parameters.
 
-    Neither the model nor any ``.grad`` is changed. Whole stacks of batches go through ``torch.func.vmap``; a model that it
-    cannot handle is taken batch by batch.
+    Neither the model nor any ``.grad`` is changed. Whole stacks of batches go through ``torch.func.vmap``; for a model that it
+    cannot handle the batches are computed one by one.
     """
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
@@ -142,7 +142,7 @@ class _Inside(nn.Module):
 
 
 def check_fixed(model: nn.Module, x: Tensor) -> None:
-    """Raise one sentence unless every sample has a gradient of its own at the model's weights."""
+    """Raise ValueError unless every sample has a gradient of its own at the model's weights."""
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or not module.track_running_stats):
             raise ValueError(

@@ -81,14 +81,14 @@ def grads_of_steps(
     grads: Gradients, method: PairMethod, batch: int, pairing: Pairing, replicates: int, generator: Generator, by_step: bool
 ) -> Tensor:
     """``[R, D]``, or ``[R, K, D]`` by step: the gradients at K shares in random order, of which the first few are fewer draws."""
-    found, kept = [], []
+    found, waiting = [], []
     most = max(1, ROWS // (method.k * batch))
     for number, drawn in enumerate(_batches(grads.x, method, batch, pairing, replicates, generator), start=1):
-        kept.append(drawn._replace(plan=_shuffled(drawn.plan, generator)) if by_step else drawn)
-        if len(kept) == most or number == replicates:
-            rows = torch.stack([one.rows for one in kept])
-            found.append(grads.of_plans([one.plan for one in kept], rows, batch, by_step=by_step))
-            kept = []
+        waiting.append(drawn._replace(plan=_shuffled(drawn.plan, generator)) if by_step else drawn)
+        if len(waiting) == most or number == replicates:
+            rows = torch.stack([one.rows for one in waiting])
+            found.append(grads.of_plans([one.plan for one in waiting], rows, batch, by_step=by_step))
+            waiting = []
     return torch.cat(found)
 
 

@@ -14,10 +14,11 @@ from ...results.figures.style import png
 from ...results.page import document, heading, paragraph, picture, preformatted, table
 from ...storage import environment
 from ..files import StudyFiles, write_study
+from .cases import FULL, QUICK, Data, VarianceSettings
 from .findings import findings, interval, number
 from .measure import Pairing
 from .parts import ratio
-from .study import FULL, QUICK, Data, Unit, VarianceResult, VarianceSettings, run_study
+from .study import SAMPLERS, Setup, Unit, VarianceResult, run_study
 from .theory import Components, Estimate, crossover, large_batch_variance, multimix_variance
 
 # Short lines without columns, since they wrap on a phone.
@@ -139,7 +140,7 @@ def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequ
     parts = propositions()
     for result in results:
         data = result.settings.data
-        parts += [heading(NAMES[data]), paragraph(_described(result))]
+        parts += [heading(NAMES[data]), paragraph(_description(result))]
         parts += [paragraph(sentence, finding=True) for sentence in sentences[data]]
         # Three panels side by side would be too small to read on a phone, where the figure scrolls instead.
         wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], _alt(result))}</div></div>'
@@ -162,7 +163,7 @@ def terminal_table(results: Sequence[VarianceResult]) -> Table:
     return found
 
 
-def _described(result: VarianceResult) -> str:
+def _description(result: VarianceResult) -> str:
     settings = result.settings
     words = {
         "spiral": f"{settings.samples} training points, a fifth of their labels wrong; eight hidden layers of six units "
@@ -172,7 +173,7 @@ def _described(result: VarianceResult) -> str:
     }
     return (
         f"{words[settings.data]}. Trained for {settings.epochs} epochs with mixup, K = 1; {result.accuracy:.1f} % right on "
-        f"samples kept back. λ from Beta({settings.alpha:g}, {settings.alpha:g}). Everything below is at these weights, seed "
+        f"held-out samples. λ from Beta({settings.alpha:g}, {settings.alpha:g}). Everything below is at these weights, seed "
         f"{settings.seed}."
     )
 
@@ -283,7 +284,9 @@ def variance_figure(result: VarianceResult) -> bytes:
         axes.set_xlabel("K, interpolations per pair")
     independent.set_ylabel(f"trace variance of the gradient, B = {result.settings.batch}")
     _around_crossover(sizes, result)
-    sheet.legend(handles=_signs(result.enumeration is not None), loc="outside lower left", ncols=6, fontsize=8.5, frameon=False)
+    sheet.legend(
+        handles=_legend_handles(result.enumeration is not None), loc="outside lower left", ncols=6, fontsize=8.5, frameon=False
+    )
     return png(sheet)
 
 
@@ -294,10 +297,8 @@ def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
             axes.plot(ks, [result.formula(k, per_pair=per_pair).value for k in ks], color=colour, lw=1.4)
         elif result.enumeration is not None:
             axes.plot(ks, [result.exact(k, per_pair=per_pair) for k in ks], color=colour, lw=1.4)
-        for sampler, face, apart in (("iid", colour, 0.09), ("stratified", "white", 0.24)):
-            rows = [
-                row for setup, rows in result.measured.items() if setup == (pairing, per_pair, sampler) for row in rows.values()
-            ]
+        for sampler, face, apart in zip(SAMPLERS, (colour, "white"), (0.09, 0.24), strict=True):
+            rows = [*result.measured[Setup(pairing, per_pair, sampler)].values()]
             axes.errorbar(
                 [row.k + (apart if per_pair else -apart) for row in rows],
                 [row.variance.value for row in rows],
@@ -310,7 +311,7 @@ def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
     _plain(axes)
 
 
-def _signs(exact: bool) -> list[Line2D]:
+def _legend_handles(exact: bool) -> list[Line2D]:
     """What colours, dots and lines of the first two panels mean."""
     return [
         *(Line2D([], [], color=colour, lw=5, label=LAM_NAMES[per_pair]) for per_pair, colour in COLOURS.items()),
@@ -336,10 +337,7 @@ def _around_crossover(axes: Any, result: VarianceResult) -> None:
     if math.isfinite(b_0.value):
         axes.axvline(b_0.value, color=GREY, lw=1, ls=":")
         axes.text(b_0.value, 0.98, f" B_0 = {b_0.value:,.0f}", **above)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("B, pairs per step of multi-mix")
-    axes.set_ylabel("trace variance")
+    axes.set(xscale="log", yscale="log", xlabel="B, pairs per step of multi-mix", ylabel="trace variance")
     axes.set_title("multi-mix against a large batch", fontsize=10.5)
     axes.legend(fontsize=7.5, frameon=False, loc="lower left")
     _plain(axes)

@@ -193,7 +193,7 @@ def beta_nodes(alpha: float, nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def check_shares(method: Method) -> tuple[str | None, float]:
-    """The layer and α of a method for which V, V_pairs and V_λ are defined; one sentence if they are not.
+    """The layer and α of a method for which V, V_pairs and V_λ are defined. Raise ValueError if they are not.
 
     g may depend on the pair and its share alone: no box, no field, and always the same layer.
     """
@@ -206,7 +206,7 @@ def check_shares(method: Method) -> tuple[str | None, float]:
 
 
 def check_pairs(method: Method) -> PairMethod:
-    """The method, or one sentence if it does not mix every batch along a path from a sample to its partner."""
+    """The method. Raise ValueError unless it mixes every batch along a path from a sample to its partner."""
     if not isinstance(method, PairMethod) or method.p != 1 or method.alpha == 0 or method.needs:
         raise ValueError(
             f"method must mix pairs in every batch, with p = 1, alpha above 0 and nothing else needed, got {method!r}"

@@ -4,156 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
-import torch
-from torch import Tensor, nn
-
-from .... import mixed_logits, soft_cross_entropy
 from ....checks import check_choice
-from ....methods import InputMixup, ManifoldMixup, PairMethod
-from ....sampling import Sampler, seeded
+from ....sampling import Sampler
 from ...storage import Store
 from ..files import one_thread
+from .cases import Data, TrainedCase, VarianceSettings, train_weights, trained_case
 from .measure import MeasuredVariance, Pairing, measure_variance
 from .parts import SampledParts, enumerate_pairs, enumeration_from, sampled_components, sampled_from
 from .theory import Components, Enumeration, Estimate, Range, crossover, large_batch_variance, multimix_variance
 
-Data = Literal["spiral", "digits"]
+SAMPLERS: tuple[Sampler, ...] = ("iid", "stratified")
 
-CLASSES, LEARNING_RATE = 10, 3e-3
-
-
-@dataclass(frozen=True, kw_only=True)
-class VarianceSettings:
-    """One data set's part of the study. ``rows`` bounds the mixed rows that each large-batch measurement may take.
-
-    ``samples`` are the training samples, which pairs are drawn from; ``nodes`` is the number of quadrature shares. With
-    ``every_pair`` the parts of the variance come from all pairs, else from ``pairs`` and ``groups`` × ``group`` sampled ones.
-    """
-
-    data: Data
-    samples: int
-    epochs: int
-    every_pair: bool
-    replicates: int
-    rows: int
-    pairs: int = 8000
-    groups: int = 40
-    group: int = 250
-    nodes: int = 24
-    batch: int = 64
-    ks: tuple[int, ...] = (1, 3, 5, 7, 9)
-    stratified_ks: tuple[int, ...] = (3, 5)
-    compared_k: int = 5
-    alpha: float = 1.0
-    seed: int = 0
-    # Bumped whenever the same settings would give other numbers.
-    recipe: int = 1
-
-
-FULL: dict[Data, VarianceSettings] = {
-    "spiral": VarianceSettings(data="spiral", samples=400, epochs=300, every_pair=True, replicates=2000, rows=5_000_000),
-    "digits": VarianceSettings(data="digits", samples=1400, epochs=10, every_pair=False, replicates=500, rows=600_000),
-}
-SMALL: dict[str, Any] = {"replicates": 80, "pairs": 500, "groups": 10, "group": 50, "nodes": 8, "stratified_ks": (5,)}
-QUICK: dict[Data, VarianceSettings] = {
-    "spiral": VarianceSettings(data="spiral", samples=80, epochs=60, every_pair=True, rows=400_000, **SMALL),
-    "digits": VarianceSettings(data="digits", samples=300, epochs=4, every_pair=False, rows=20_000, **SMALL),
-}
-
-
-class TrainedCase(NamedTuple):
-    """A model at fixed weights, the samples that pairs are drawn from, and the method, whose k does not matter."""
-
-    model: nn.Module
-    method: PairMethod
-    x: Tensor
-    y: Tensor
-
-
-class DigitsNet(nn.Sequential):
-    """Two strided convolutions, 8 and 16 channels, and a linear layer for 8×8 images: 1,898 parameters, no batch norm."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            *(nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU()),
-            *(nn.Flatten(), nn.Linear(64, CLASSES)),
-        )
-
-
-def train_weights(settings: VarianceSettings) -> dict[str, Any]:
-    """``weights``, flat, and the ``accuracy`` in per cent on the samples kept back, after training with K = 1."""
-    if settings.data == "spiral":
-        return _train_on_spiral(settings)
-    return _train_on_digits(settings)
-
-
-def trained_case(settings: VarianceSettings, weights: list[float]) -> TrainedCase:
-    """The model with the given weights, and its data."""
-    if settings.data == "spiral":
-        from ..spiral.data import spiral_data
-        from ..spiral.training import net_with_weights
-
-        chosen = _spiral_settings(settings)
-        data = spiral_data(chosen, settings.seed)
-        net = net_with_weights(torch.tensor(weights, dtype=torch.float32), chosen.slope)
-        return TrainedCase(net, ManifoldMixup(alpha=settings.alpha, layers=("layer1",)), data.x.float(), data.y)
-    x, label, _, _ = _digits(settings)
-    small = _digits_net(settings.seed)
-    nn.utils.vector_to_parameters(torch.tensor(weights), small.parameters())
-    return TrainedCase(small.eval(), InputMixup(alpha=settings.alpha), x, label)
-
-
-def _train_on_spiral(settings: VarianceSettings) -> dict[str, Any]:
-    from ...recipes.spiral import MIXED_LAYERS
-    from ..spiral.data import spiral_data
-    from ..spiral.training import net_with_weights, train_networks
-
-    chosen = _spiral_settings(settings)
-    weights = train_networks(ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS), chosen, [settings.seed])[0]
-    data = spiral_data(chosen, settings.seed)
-    logits = net_with_weights(weights, chosen.slope)(data.x_test.float())
-    return {"weights": weights.tolist(), "accuracy": _accuracy(logits, data.y_test)}
-
-
-def _train_on_digits(settings: VarianceSettings) -> dict[str, Any]:
-    x, label, x_test, label_test = _digits(settings)
-    net, method = _digits_net(settings.seed), InputMixup(alpha=settings.alpha)
-    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
-    generator = seeded(settings.seed, 2)
-    for _ in range(settings.epochs):
-        for chosen in torch.split(torch.randperm(len(x), generator=generator), settings.batch):
-            logits, target = mixed_logits(net, method, x[chosen], label[chosen], generator=generator)
-            optimizer.zero_grad()
-            soft_cross_entropy(logits, target).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-    weights = nn.utils.parameters_to_vector(net.parameters()).detach()
-    return {"weights": weights.tolist(), "accuracy": _accuracy(net.eval()(x_test), label_test)}
-
-
-def _spiral_settings(settings: VarianceSettings) -> Any:
-    from ...recipes.spiral import SpiralSettings
-
-    # 40 % of the samples train and a fifth of their labels is wrong, as in the demo.
-    n = settings.samples
-    return SpiralSettings(samples=5 * n // 2, train=n, flipped=n // 5, epochs=settings.epochs, alpha=settings.alpha)
-
-
-def _digits(settings: VarianceSettings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from ..digits.data import split
-
-    return split(settings.samples // CLASSES, seeded(settings.seed, 0))
-
-
-def _digits_net(seed: int) -> DigitsNet:
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
-        return DigitsNet()
-
-
-def _accuracy(logits: Tensor, label: Tensor) -> float:
-    return 100 * float((logits.argmax(1) == label).double().mean())
+# How many replicates a large-batch measurement takes at least and at most, whatever the bound on its rows.
+FEWEST, MOST = 40, 1000
 
 
 class Setup(NamedTuple):
@@ -182,10 +47,8 @@ class Side(NamedTuple):
 
 def setups() -> list[Setup]:
     """Every combination of sampler, pairing and λ per batch or pair."""
-    samplers: tuple[Sampler, ...] = ("iid", "stratified")
-    return [
-        Setup(pairing, per_pair, sampler) for sampler in samplers for pairing in get_args(Pairing) for per_pair in (False, True)
-    ]
+    every = product(SAMPLERS, get_args(Pairing), (False, True))
+    return [Setup(pairing, per_pair, sampler) for sampler, pairing, per_pair in every]
 
 
 @dataclass(frozen=True)
@@ -284,10 +147,6 @@ def _measured(row: dict[str, Any]) -> MeasuredVariance:
 
 def _plain(row: Any) -> Any:
     return {name: _plain(value) for name, value in row._asdict().items()} if hasattr(row, "_asdict") else row
-
-
-# How many replicates a large-batch measurement takes at least and at most, whatever the bound on its rows.
-FEWEST, MOST = 40, 1000
 
 
 class Unit(NamedTuple):

@@ -103,7 +103,7 @@ def crossover(parts: Components) -> Range:
 
 
 def check_size(name: str, value: int) -> int:
-    """``value``, or one sentence if it is not a whole number from 1 on."""
+    """``value``. Raise ValueError unless it is a whole number, at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}")
     return value
@@ -194,23 +194,6 @@ def means_of(own: Tensor, first: Tensor) -> Means:
     n = len(own)
     d, o = own.mean(0), first.sum(0) / max(n * (n - 1), 1)
     return Means(_dot(d, d), _dot(d, o), _dot(o, o))
-
-
-def table_enumeration(table: Tensor, weight: Tensor) -> Enumeration:
-    """From gradients ``table [N, N, L, D]``, sample i with partner j at share l, and the probabilities ``weight [L]``."""
-    table, weight = table.double(), weight.double()
-
-    def both(g: Tensor) -> tuple[Ways, Means]:
-        n = torch.arange(len(g))
-        own, off = g[n, n], g.clone()
-        off[n, n] = 0
-        first = off.sum(1)
-        return ways_of(own, first, off.sum(0), _dot(off, off), _dot(off, off.transpose(0, 1))), means_of(own, first)
-
-    each = [both(table[:, :, at]) for at in range(len(weight))]
-    averaged, averaged_means = both(torch.einsum("ijld,l->ijd", table, weight))
-    shared = Ways(*weighted([ways for ways, _ in each], weight))
-    return Enumeration(len(table), shared, averaged, Means(*weighted([means for _, means in each], weight)), averaged_means)
 
 
 def weighted(rows: Sequence[tuple[float, ...]], weight: Tensor) -> list[float]:
