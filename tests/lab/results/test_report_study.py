@@ -68,7 +68,7 @@ def test_sentences_count_what_shows():
 
 def test_nothing_to_compare_is_said():
     (study,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
-    assert findings(study) == ["No two lines have two seeds in common, so nothing is compared here."]
+    assert findings(study) == ["Nothing can be compared: no two lines were trained with the same two seeds."]
 
 
 def test_studies_are_recipes_at_scales():

@@ -110,7 +110,7 @@ def findings(study: Study) -> list[str]:
                  ("K = 1 of the same method", [one for one in compared if one.other != "none"]))  # fmt: skip
         sentences += [_sentence(word, other, own) for other, own in kinds if own]
     if not sentences:
-        sentences.append("No two lines have two seeds in common, so nothing is compared here.")
+        sentences.append("Nothing can be compared: no two lines were trained with the same two seeds.")
     return sentences
 
 
