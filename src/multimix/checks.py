@@ -164,11 +164,18 @@ def checked_numbers(name: str, value: Any, *, positive: bool = False) -> float |
     return tuple(float(part) for part in parts) if isinstance(value, list | tuple) else float(value)
 
 
+def check_channels(name: str, value: Any, x: Tensor) -> None:
+    """Raise unless ``value`` is one value or one for each channel of ``x [B, C, *size]``."""
+    count = len(value) if isinstance(value, tuple) else 1
+    if count not in (1, x.shape[1]):
+        raise ValueError(
+            f"{name} must have one value or one for each of {x.shape[1]} channels, the second axis of x, got {count}"
+        )
+
+
 def per_channel(name: str, value: float | tuple[float, ...], x: Tensor) -> Tensor:
     """``value`` in float64, such that it can be multiplied with ``x [B, C, *size]``."""
-    parts = value if isinstance(value, tuple) else (value,)
-    if len(parts) not in (1, x.shape[1]):
-        raise ValueError(
-            f"{name} must have one value or one for each of {x.shape[1]} channels, the second axis of x, got {len(parts)}"
-        )
-    return torch.tensor(parts, dtype=torch.float64, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
+    check_channels(name, value, x)
+    return torch.tensor(value if isinstance(value, tuple) else (value,), dtype=torch.float64, device=x.device).reshape(
+        -1, *[1] * (x.ndim - 2)
+    )

@@ -8,7 +8,16 @@ import torch
 from torch import Generator, Tensor
 
 from ...batch import Batch
-from ...checks import check_number, check_share, check_whole, checked_noise, checked_numbers, checked_saliency, per_channel
+from ...checks import (
+    check_channels,
+    check_number,
+    check_share,
+    check_whole,
+    checked_noise,
+    checked_numbers,
+    checked_saliency,
+    per_channel,
+)
 from ...compiled import Backend
 from ...geometry.blocks import BlockPlan, as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
@@ -160,7 +169,8 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     ) -> PairPlan:
         if x.ndim not in (3, 4):
             raise ValueError(f"PuzzleMix needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
-        self._normalisation(x)  # one value or one for each channel
+        check_channels("mean", self.mean, x)
+        check_channels("std", self.std, x)
         size = as_plane(x.shape[2:])
         drawn = self.blocks[int(torch.randint(len(self.blocks), (), generator=generator))]
         rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
