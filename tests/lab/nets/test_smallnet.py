@@ -1,25 +1,15 @@
-import torch
+"""The network of the digits: its size, and that it has the layers that methods of its recipe mix at."""
 
-from multimix.lab.nets.smallnet import SmallNet, digest, initial_net
-from multimix.methods.registry import entry
+from multimix.lab.nets.smallnet import SmallNet
+from multimix.lab.recipes.digits_smallnet import OPTIONS
 
 
-def test_the_net_is_as_small_as_it_says():
+def test_it_has_as_many_parameters_as_it_says():
     net = SmallNet()
-    assert net(torch.zeros(3, 1, 8, 8)).shape == (3, 10)
-    assert sum(weight.numel() for weight in net.parameters()) == 6090
+    assert sum(weight.numel() for weight in net.parameters()) == 6_090
     assert "6,090" in (SmallNet.__doc__ or "")
 
 
-def test_a_seed_has_its_own_weights_and_leaves_the_global_stream_alone():
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    first, again, other = initial_net(0), initial_net(0), initial_net(1)
-    assert torch.equal(torch.rand(3), expected)
-    assert digest(first) == digest(again) != digest(other)
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
-
-
-def test_the_layers_named_for_manifold_mixup_exist():
-    assert set(entry("manifoldmix").small["layers"]) <= set(dict(SmallNet().named_modules()))
+def test_hidden_layers_have_the_names_that_the_recipe_mixes_at():
+    layers = {layer for name in ("alignmixup", "manifoldmix") for layer in OPTIONS[name]["layers"]}
+    assert layers <= set(dict(SmallNet().named_modules()))

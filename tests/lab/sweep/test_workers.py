@@ -14,7 +14,6 @@ from multimix.lab.sweep.engines import End, Local
 from multimix.lab.sweep.plan import swept
 from multimix.lab.sweep.progress import epochs_done
 from multimix.lab.sweep.workers import LOG, Failure, train_runs, unfinished
-from multimix.lab.training import run as training_run
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import RESULTS, train
 from trial import RECIPE
@@ -146,7 +145,7 @@ def test_what_cannot_be_sent_to_a_process_fails_alone(tmp_path):
 
 
 def test_finished_is_what_train_takes_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(training_run, "read_rows", lambda path, note: [{**run_of().key(), "outcome": {"last": 1.0}}])
+    monkeypatch.setattr(workers, "read_rows", lambda path, note: [{**run_of().key(), "outcome": {"last": 1.0}}])
     assert unfinished([run_of()], tmp_path) == [run_of()], "a row of another version does not count"
 
 

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from ..terminal import bar, note
-
-try:
+with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
     import tyro
-except ModuleNotFoundError:
-    pass  # cli.main() says in one sentence what is missing
-else:
-    Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
-    ]
-    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
 
 
 def points(
     *,
     seeds: Annotated[
         int | None,
-        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 10, or 2 with --quick)"),
+        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
     ] = None,
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
-    quick: Quick = False,
-    rebuild: Rebuild = False,
-    out: Out = Path("multimix-points"),
+    quick: Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")] = False,
+    rebuild: Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; train nothing.")] = False,
+    out: Annotated[
+        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+    ] = Path("multimix-points"),
 ) -> None:
     """Compare SageMix, K = 1 and K = 5, with no mixing on clouds of points: error, calibration and cost with paired tests.
 
-    A small PointNet learns to tell five kinds of synthetic bodies apart, on the same bodies, starts and batches for all arms (a
-    minute; nothing is downloaded). The page shows the clouds and the K steps between two of them. Stopped with Ctrl-C it keeps
-    what is finished and goes on from there.
+    A small PointNet learns to tell five kinds of synthetic bodies apart, with the same starts and batches for all arms (a few
+    minutes; nothing is downloaded). The page shows clouds and the K steps between two of them. It is the recipe shapes_pointnet
+    at small scale, trained in one process, and a report. Stopped with Ctrl-C it resumes where it was.
 
     Try it:
       multimix points
       multimix points --quick
       multimix points --ks 1 2 5 10 --seeds 20
     """
-    from ..studies.files import show_study
-    from ..studies.points.study import points as run
+    from .study_runner import run
 
-    show_study(run(seeds=seeds, ks=ks, quick=quick, rebuild=rebuild, out=out, progress=bar("Training"), note=note))
+    run(
+        "points-quick" if quick else "points",
+        "shapes_pointnet",
+        scale="smoke" if quick else "small",
+        methods=("sagemix",),
+        ks=ks,
+        seeds=(2 if quick else 5) if seeds is None else seeds,
+        rebuild=rebuild,
+        out=out,
+    )

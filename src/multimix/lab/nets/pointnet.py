@@ -1,6 +1,5 @@
 """A small PointNet: it knows neither about mixing nor about the order of the points."""
 
-import torch
 from torch import Tensor, nn
 
 
@@ -18,10 +17,3 @@ class PointNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.lift(x).amax(1))
         return logits
-
-
-def initial_net(seed: int) -> PointNet:
-    """The network with the initial weights that belong to ``seed``; the global random state stays as it is."""
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
-        return PointNet()

@@ -13,6 +13,7 @@ from . import (
     cifar100_preact_resnet18,
     cifar100_resnext29_4_24,
     cifar100_wrn16_8,
+    digits_smallnet,
     effect_of_k,
     gradient_norm,
     imagenet,
@@ -39,6 +40,7 @@ RECIPES: Mapping[str, Recipe] = {
         training_time.RECIPE,
         gradient_norm.RECIPE,
         shapes_pointnet.RECIPE,
+        digits_smallnet.RECIPE,
     )
 }
 

@@ -9,12 +9,12 @@ from typing import Any
 from ...methods import METHODS
 from ...methods.samix.block import NewBlock
 from ...methods.style.small_pair import NewPair
-from .schedule import Knots, Milestones
+from .schedule import Cosine, Knots, Milestones
 from .settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
 
 PARTS = {"data": Data, "network": Network, "augment": Augmentation, "optimizer": Optimizer, "running": Running}
 NETWORKS = {"block": NewBlock, "pair": NewPair}
-SCHEDULES = {kind.__name__: kind for kind in (Milestones, Knots)}
+SCHEDULES = {kind.__name__: kind for kind in (Milestones, Knots, Cosine)}
 
 
 def rebuilt(description: Mapping[str, Any]) -> Settings:

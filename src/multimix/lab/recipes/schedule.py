@@ -1,5 +1,6 @@
 """The learning rate as a function of the epoch, a real number that grows by 1/steps with every step."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +63,28 @@ class Knots:
         return Knots(tuple((epoch * factor, rate) for epoch, rate in self.points))
 
 
-Schedule = Milestones | Knots
+@dataclass(frozen=True)
+class Cosine:
+    """From ``rate`` down to 0 after ``epochs``, along half a wave of a cosine."""
+
+    rate: float
+    epochs: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epochs", float(self.epochs))
+        if not self.rate > 0 or not self.epochs > 0:
+            raise ValueError(f"rate and epochs must be positive, got {self.rate:g} and {self.epochs:g}")
+
+    def at_epoch(self, epoch: float) -> float:
+        """The learning rate at a moment of training."""
+        return self.rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1.0))) / 2
+
+    def squeezed(self, factor: float) -> "Cosine":
+        """The same course in ``factor`` times the epochs."""
+        return Cosine(self.rate, self.epochs * factor)
+
+
+Schedule = Milestones | Knots | Cosine
 
 
 def _check_ascending(name: str, values: Sequence[float], ties: bool = False) -> None:

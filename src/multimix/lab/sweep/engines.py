@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -81,6 +81,33 @@ def make_engine(name: EngineName, out: Path, **options: Any) -> Engine:
     if name == "local":
         return Local(**given)
     return Ray(**given) if name == "ray" else Slurm(out, **given)
+
+
+class Here:
+    """This process, one call after the other: for runs that take less than a process takes to start."""
+
+    at_once: int | None = 1
+    threads: int | None = None
+    machine = "this process"
+
+    def start(self, work: Callable[..., Any], arguments: tuple[Any, ...], log: Path) -> End:
+        make_folder(log.parent)
+        with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+            try:
+                return End("done", work(*arguments))
+            except Exception as error:
+                traceback.print_exc()
+                return End("failed", f"{type(error).__name__}: {_one_line(error)}")
+
+    def has_ended(self, job: End) -> bool:
+        return True
+
+    def stop(self, job: End) -> None: ...
+
+    def end(self, job: End) -> End:
+        return job
+
+    def close(self) -> None: ...
 
 
 class LocalJob(NamedTuple):

@@ -1,5 +1,6 @@
 """How far a sweep is: bars on the error stream if a person is looking at it, else a line for every run that ends."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +33,8 @@ class Display:
         self._done, self._failed = done, 0
         self._bars: dict[Path, TaskID] = {}
         self._unfinished = {run.folder: run for run in runs}
-        console = Console(stderr=True) if console is None else console
+        # A file of its own, since a run in this process redirects the error stream.
+        console = Console(stderr=True, file=sys.stderr) if console is None else console
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
         shown = {"console": console, "transient": True, "refresh_per_second": 2, "disable": not console.is_terminal}
         self._progress = Progress(*columns, speed_estimate_period=24 * 3600, **shown)  # type: ignore[arg-type]

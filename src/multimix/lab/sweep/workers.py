@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..storage import read_rows
 from ..terminal import note as say
-from ..training.run import Run, finished, train
+from ..training.run import RESULTS, Run, finished, train
 from .engines import Engine, Local
 from .progress import Display, run_label
 
@@ -56,15 +57,9 @@ def train_runs(
 
 
 def unfinished(runs: Sequence[Run], out: Path, note: Note = say) -> list[Run]:
-    """Those that have no row yet; what is wrong with the rows is told once."""
-    told = set[str]()
-
-    def once(sentence: str) -> None:
-        if sentence not in told:
-            told.add(sentence)
-            note(sentence)
-
-    return [run for run in runs if finished(run, out, once) is None]
+    """Those that have no row yet."""
+    rows = read_rows(out / RESULTS, note)
+    return [run for run in runs if finished(run, out, note, rows) is None]
 
 
 class _Workers:
@@ -80,8 +75,10 @@ class _Workers:
             while waiting or self.running:
                 while waiting and len(self.running) < (self.engine.at_once or len(runs)):
                     self._start(waiting.popleft())
-                time.sleep(POLL if self.running else 0)
-                for run, job in [(run, job) for run, job in self.running if self.engine.has_ended(job)]:
+                ended = [(run, job) for run, job in self.running if self.engine.has_ended(job)]
+                if self.running and not ended:
+                    time.sleep(POLL)
+                for run, job in ended:
                     self.running.remove((run, job))
                     if self._collect(run, job):
                         waiting.append(run)

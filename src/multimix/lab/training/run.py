@@ -230,10 +230,10 @@ def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
     }
 
 
-def finished(run: Run, out: Path, note: Note) -> Outcome | None:
-    """The outcome of a run that has its row."""
+def finished(run: Run, out: Path, note: Note, rows: Sequence[Mapping[str, Any]] | None = None) -> Outcome | None:
+    """The outcome of a run that has its row, among ``rows`` or those in ``out``."""
     key, names = run.key(), {field.name for field in fields(Outcome)}
-    for row in reversed(read_rows(out / RESULTS, note)):
+    for row in reversed(read_rows(out / RESULTS, note) if rows is None else rows):
         # A row of another version, with other numbers in it, does not count.
         if all(row.get(name) == value for name, value in key.items()) and set(row.get("outcome", ())) == names:
             return Outcome(**row["outcome"])

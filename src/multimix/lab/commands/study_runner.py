@@ -1,0 +1,88 @@
+"""`multimix digits` and `multimix points`: a recipe swept in this process, its runs evaluated, and one page of everything."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...methods import NoMix
+from ..evaluation.cache import collect_runs
+from ..evaluation.predictions import Reading
+from ..evaluation.runner import evaluate_places
+from ..evaluation.subject import Samples, Subject, View
+from ..recipes import recipe as named_recipe
+from ..recipes.arms import STRATEGIES, arm_names
+from ..recipes.base import Recipe, Scale
+from ..results.recipe_table import recipe_sheet
+from ..results.report_study import findings, studies
+from ..results.sheet import terminal
+from ..studies.files import StudyFiles, show_study
+from ..sweep.engines import Here
+from ..sweep.plan import arm_runs, swept
+from ..sweep.stored import Stored, entries, keep_plan
+from ..sweep.workers import train_runs
+from ..terminal import note
+from ..training.run import RESULTS
+from .report_runner import reports
+
+DATA = Path("data")  # the data sets of these recipes need no files
+
+
+def run(
+    name: str, recipe: str, *, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, rebuild: bool, out: Path
+) -> None:
+    """Train what is missing of methods × K × seeds, measure calibration, and write a page called ``name``.
+
+    No mixing is always there, to compare with; no ``methods`` means all that can be trained. ``rebuild`` trains nothing.
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    if not ks or min(ks) < 1:
+        raise ValueError(f"ks must be one or more whole numbers, at least 1, got {ks}")
+    chosen = named_recipe(recipe)
+    if not rebuild:
+        _train(chosen, scale, methods or _trainable(chosen, scale, ks), ks, seeds, out)
+    fixed: dict[str, Any] = {"checkpoint": None, "samples": Samples(), "view": View(), "options": {}, "device": None}
+    _, failed = evaluate_places(
+        [str(out)], ["calibration"], data=DATA, out=out, draw=_no_pictures, reading=Reading(), again=False, **fixed
+    )
+    for sentence in failed:
+        note(sentence)
+    (study,) = (one for one in studies(collect_runs([out], note)) if (one.recipe, one.scale) == (chosen, scale))
+    page = out / f"{name}.html"
+    for written in reports([out], out=out, data=DATA):
+        if written.page.stem == study.name:
+            os.replace(written.page, page)
+    quick = ["A quick look: it shows that everything runs, its numbers are no results."] if scale == "smoke" else []
+    trained_only = replace(chosen, rows=())  # no lines for what this study does not train
+    table = terminal(recipe_sheet(trained_only, scale, study.rows))
+    show_study(StudyFiles(page, out / RESULTS, (), table, (*quick, *findings(study))))
+
+
+def _no_pictures(name: str, subject: Subject, result: Any) -> dict[str, bytes]:
+    """One for every run would take longer than the run; the page has those of all seeds together."""
+    return {}
+
+
+def _train(recipe: Recipe, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, out: Path) -> None:
+    asked: dict[str, Any] = {"methods": (NoMix.name, *methods), "ks": tuple(sorted(set(ks))), "seeds": tuple(range(seeds))}
+    planned = swept(recipe, scale=scale, **asked)
+    keep_plan(out, Stored(recipe.name, scale, equal=("steps",), changes={}, runs=entries(planned), **asked))
+    failures = train_runs([one.run for one in planned], data=DATA, out=out, engine=Here(), note=note)
+    if len(failures) == len(planned):
+        raise ValueError(f"every run failed; see {failures[0].log}")
+
+
+def _trainable(recipe: Recipe, scale: Scale, ks: Sequence[int]) -> list[str]:
+    """Smoothed labels and every method that the recipe can train; the others are named with the reason."""
+
+    def works(name: str) -> bool:
+        try:
+            return bool(arm_runs(recipe, scale=scale, methods=(name,), ks=ks, seeds=(0,)))
+        except (ValueError, TypeError) as error:
+            note(f"{name} is left out: {error}")
+            return False
+
+    layout = recipe.settings(scale).data.entry().layout
+    return [name for name in ("smoothing", *arm_names(layout)) if name not in STRATEGIES or name == "smoothing" if works(name)]

@@ -1,1 +1,0 @@
-"""Five kinds of bodies as clouds of points, a small PointNet, and ``multimix points``: SageMix compared with no mixing."""
