@@ -103,7 +103,7 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--methods", "alignmixup"], "alignmixup cannot be shown: it mixes hidden layers, which have no pixels"),
         (["points", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["points", "--ks", "0"], "ks must be one or more whole numbers, at least 1, got (0,)"),
-        (["points", "--rebuild"], "there is no folder multimix-points"),
+        (["points", "--rebuild"], "there are no finished runs in 'multimix-points'"),
         (["points", "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["demo", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["demo", "--rebuild"], "all 60 runs must be in 'multimix-demo/spiral-"),

@@ -12,7 +12,7 @@ from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.recipes.settings import Optimizer
 from multimix.methods.samix.block import NewBlock
 
-OF_IMAGES = [name for name in RECIPES if name != "shapes_pointnet"]
+OF_IMAGES = [name for name in RECIPES if name not in ("shapes_pointnet", "digits_smallnet")]
 
 
 def arm(name, arm, k=1, scale="paper"):

@@ -16,7 +16,7 @@ from multimix.lab.recipes.settings import described
 def test_every_recipe_and_arm(name, scale):
     recipe = RECIPES[name]
     arms = arm_names(recipe.settings(scale).data.entry().layout)
-    if name == "speech":  # spectrograms are not augmented
+    if name in ("speech", "digits_smallnet"):  # whose images are not augmented
         arms = [arm for arm in arms if not arm.startswith("batch_augmentation")]
     for arm in arms:
         settings = arm_settings(recipe, recipe.settings(scale), arm, 3)

@@ -108,7 +108,7 @@ def test_reduced_scales_fit_a_cpu(name):
     full = recipe(name).settings("paper")
     for scale in ("small", "smoke"):
         settings = recipe(name).settings(scale)
-        small = "" if name == "shapes_pointnet" else "_small"  # that network is small enough
+        small = "" if name in ("shapes_pointnet", "digits_smallnet") else "_small"  # those networks are small enough
         assert settings.network.name == f"{full.network.name}{small}"
         assert settings.network.options == full.network.options
         assert settings.mixed_precision == "no"

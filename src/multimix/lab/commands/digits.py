@@ -30,7 +30,7 @@ def digits(
     """Compare every method, K = 1 and K = 5, on scikit-learn's digits: error, calibration and cost with paired tests.
 
     The smallest job with real images: 250 training samples, a small network, the same starts and batches for all methods (15 to
-    30 minutes; nothing is downloaded). It is the recipe digits_smallnet, trained in one process, and a report. Stopped with
+    30 minutes; nothing is downloaded). It is the recipe digits_smallnet at small scale, trained in one process, and a report. Stopped with
     Ctrl-C it resumes where it was.
 
     Try it:
@@ -43,7 +43,7 @@ def digits(
     run(
         "digits-quick" if quick else "digits",
         "digits_smallnet",
-        scale="smoke" if quick else "paper",
+        scale="smoke" if quick else "small",
         methods=methods,
         ks=ks,
         seeds=(2 if quick else 5) if seeds is None else seeds,

@@ -41,6 +41,8 @@ def run(
     if not ks or min(ks) < 1:
         raise ValueError(f"ks must be one or more whole numbers, at least 1, got {ks}")
     chosen = named_recipe(recipe)
+    if rebuild and not (out / RESULTS).exists():
+        raise ValueError(f"there are no finished runs in {str(out)!r}")
     if not rebuild:
         _train(chosen, scale, methods or _trainable(chosen, scale, ks), ks, seeds, out)
     fixed: dict[str, Any] = {"checkpoint": None, "samples": Samples(), "view": View(), "options": {}, "device": None}

@@ -1,13 +1,14 @@
 """scikit-learn's 8×8 digits with a small network: every method on real images in minutes. It is not in the paper.
 
     multimix digits
-    multimix sweep digits_smallnet --methods none mixup cutmix --ks 1 5
+    multimix train digits_smallnet --scale small --method cutmix --k 5
 
-There is no protocol to follow and no number to compare with. ``paper`` is only the largest scale here: 25 images of every class,
-so that the test is not solved by everybody, 500 updates of 50 images, a cosine schedule from 0.05 on. All of this was chosen
-before any test error was seen: the rate is the middle one of three (0.02, 0.05, 0.1) with which no mixing and mixup all fitted
-the training images of a split that is not used here. No method was tuned: options are the library's defaults except where they
-cannot fit 8×8 images or have no default. Training images and test images are the same for all seeds.
+There is no protocol to follow and no number to compare with. ``paper`` is only the largest scale here: all 1,433 training images.
+``small``, which ``multimix digits`` trains, has 25 images of every class, so that the test is not solved by everybody: 500
+updates of 50 images, a cosine schedule from 0.05 on. This was chosen before any test error was seen: the rate is the middle one
+of three (0.02, 0.05, 0.1) with which no mixing and mixup all fitted the training images of a split that is not used here. No
+method was tuned: options are the library's defaults except where they cannot fit 8×8 images or have no default. Training images
+and test images are the same for all seeds.
 """
 
 from collections.abc import Mapping
@@ -36,10 +37,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def settings(scale: Scale) -> Settings:
-    """The same at the two larger scales; images are not augmented."""
+    """The same network at all scales; images are not augmented."""
     whole = Settings(
-        data=Data("digits", per_class=25),
-        network=Network("smallnet"),
+        data=Data("digits"),
+        network=Network("multimix.lab.nets.smallnet:SmallNet"),
         method=NoMix(),
         schedule=Cosine(RATE, EPOCHS),
         epochs=EPOCHS,
@@ -48,16 +49,22 @@ def settings(scale: Scale) -> Settings:
         evaluate_every=10,
         running=REDUCED,
     )
-    return replace(whole, schedule=Cosine(RATE, SMOKE_EPOCHS), epochs=SMOKE_EPOCHS) if scale == "smoke" else whole
+    if scale == "paper":
+        return whole
+    small = replace(whole, data=replace(whole.data, per_class=25))
+    if scale == "small":
+        return small
+    data = replace(small.data, report_per_class=10)
+    return replace(small, data=data, schedule=Cosine(RATE, SMOKE_EPOCHS), epochs=SMOKE_EPOCHS)
 
 
 RECIPE = Recipe(
     name="digits_smallnet",
     title="Digits, a small network (not in the paper)",
-    about="Test error on scikit-learn's 8×8 digits after training on 250 of them; no table of the paper.",
+    about="Test error on scikit-learn's 8×8 digits; no table of the paper.",
     settings=settings,
     rows=(Row("none"), Row("smoothing"), Row("mixup"), Row("mixup", 5), Row("cutmix"), Row("cutmix", 5)),
     options=OPTIONS,
     metric="last",
-    takes={"paper": "a second or two", "small": "a second or two", "smoke": "less than a second"},
+    takes={"paper": "15 seconds without mixing", "small": "3 seconds without mixing, 5 at K = 5", "smoke": "seconds"},
 )
