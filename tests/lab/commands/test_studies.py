@@ -52,7 +52,7 @@ def test_every_method_is_trained_on_digits(tmp_path, capsys):
     [
         (["--seeds", "0"], "seeds must be at least 1, got 0"),
         (["--ks", "0"], "ks must be one or more whole numbers, at least 1, got (0,)"),
-        (["--methods", "mixap"], "no method 'mixap' (did you mean mixup?)"),
+        (["--methods", "mixap"], "no method 'mixap' (did you mean 'mixup'?)"),
         (["--methods", "sagemix"], "sagemix is for clouds of points"),
     ],
 )

@@ -30,8 +30,8 @@ def digits(
     """Compare every method, K = 1 and K = 5, on scikit-learn's digits: error, calibration and cost with paired tests.
 
     The smallest job with real images: 250 training samples, a small network, the same starts and batches for all methods (15 to
-    30 minutes; nothing is downloaded). It is the recipe digits_smallnet at small scale, trained in one process, and a report. Stopped with
-    Ctrl-C it resumes where it was.
+    30 minutes; nothing is downloaded). It is the recipe digits_smallnet at small scale, trained in one process, and a report.
+    Stopped with Ctrl-C it resumes where it was.
 
     Try it:
       multimix digits
