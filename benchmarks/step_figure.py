@@ -5,8 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from step_parts import step_of
 
-from multimix.lab.results.figures.style import png
-from multimix.lab.studies.digits.figures import COLOURS, GREY, LINE, SOFT
+from multimix.lab.results.figures.style import COLOURS, GREY, LINE, SOFT, png
 
 SHOWN = {"puzzlemix": "puzzle mix", "mixup": "input mixup", "cutmix": "cutmix", "manifoldmix": "manifold mixup"}
 MARKERS = ("^", "o", "s", "D")

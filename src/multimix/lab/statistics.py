@@ -50,20 +50,6 @@ def half_width(sd: float, n: int) -> float:
     return float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n) if n > 1 else math.nan
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted = [1.0] * len(p_values)
-    largest = 0.0
-    for done, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
-
-
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """The paired difference ``first − second`` with t-test and Wilcoxon's signed-rank test; p is 1 where nothing differs."""
     if len(first) != len(second) or len(first) == 0:
@@ -92,7 +78,11 @@ def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> P
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together."""
+    """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
     adjusted = [1.0] * len(p_values)
     largest = 0.0
     for done, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

@@ -14,9 +14,8 @@ from ..evaluation.subject import Samples, Subject, View
 from ..recipes import recipe as named_recipe
 from ..recipes.arms import STRATEGIES, arm_names
 from ..recipes.base import Recipe, Scale
-from ..results.recipe_table import recipe_sheet
+from ..results.recipe_table import recipe_table
 from ..results.report_study import findings, studies
-from ..results.sheet import terminal
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
 from ..sweep.plan import arm_runs, swept
@@ -58,7 +57,7 @@ def run(
             os.replace(written.page, page)
     quick = ["A quick look: it shows that everything runs, its numbers are no results."] if scale == "smoke" else []
     trained_only = replace(chosen, rows=())  # no lines for what this study does not train
-    table = terminal(recipe_sheet(trained_only, scale, study.rows))
+    table = recipe_table(trained_only, scale, study.rows)
     show_study(StudyFiles(page, out / RESULTS, (), table, (*quick, *findings(study))))
 
 

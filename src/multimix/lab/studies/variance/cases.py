@@ -10,7 +10,6 @@ from .... import mixed_logits, soft_cross_entropy
 from ....methods import InputMixup, ManifoldMixup, PairMethod
 from ....sampling import seeded
 from ...recipes.spiral import MIXED_LAYERS, SpiralSettings
-from ..digits.data import split
 from ..spiral.data import spiral_data
 from ..spiral.training import net_with_weights, train_networks
 
@@ -75,11 +74,11 @@ def train_weights(settings: VarianceSettings) -> dict[str, Any]:
         weights = train_networks(ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS), spiral, [settings.seed])[0]
         logits, label = net_with_weights(weights, spiral.slope)(data.x_test.float()), data.y_test
     else:
-        images = split(settings.samples // CLASSES, seeded(settings.seed, 0))
+        x, of_x, x_test, label = _digits(settings.samples // CLASSES, settings.seed)
         net = _digits_net(settings.seed)
-        _train_on_digits(net, images.x, images.label, settings)
+        _train_on_digits(net, x, of_x, settings)
         weights = nn.utils.parameters_to_vector(net.parameters()).detach()
-        logits, label = net.eval()(images.x_test), images.label_test
+        logits = net.eval()(x_test)
     return {"weights": weights.tolist(), "accuracy": 100 * float((logits.argmax(1) == label).double().mean())}
 
 
@@ -90,10 +89,10 @@ def trained_case(settings: VarianceSettings, weights: list[float]) -> TrainedCas
         data = spiral_data(spiral, settings.seed)
         net = net_with_weights(torch.tensor(weights, dtype=torch.float32), spiral.slope)
         return TrainedCase(net, ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS[:1]), data.x.float(), data.y)
-    images = split(settings.samples // CLASSES, seeded(settings.seed, 0))
+    x, label, *_ = _digits(settings.samples // CLASSES, settings.seed)
     small = _digits_net(settings.seed)
     nn.utils.vector_to_parameters(torch.tensor(weights), small.parameters())
-    return TrainedCase(small.eval(), InputMixup(alpha=settings.alpha), images.x, images.label)
+    return TrainedCase(small.eval(), InputMixup(alpha=settings.alpha), x, label)
 
 
 def _spiral_settings(settings: VarianceSettings) -> SpiralSettings:
@@ -121,3 +120,17 @@ def _digits_net(seed: int) -> nn.Sequential:
             *(nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU()),
             *(nn.Flatten(), nn.Linear(64, CLASSES)),
         )
+
+
+def _digits(per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Images of every class drawn for training, all others for the test; mean 0 and deviation 1 in training."""
+    from sklearn.datasets import load_digits
+
+    bundle = load_digits()
+    x, label = torch.tensor(bundle.images, dtype=torch.float32).unsqueeze(1), torch.tensor(bundle.target, dtype=torch.int64)
+    shuffled = torch.randperm(len(label), generator=seeded(seed, 0))
+    drawn = torch.cat([shuffled[label[shuffled] == c][:per_class] for c in range(CLASSES)])
+    rest = torch.ones(len(label), dtype=torch.bool)
+    rest[drawn] = False
+    x = (x - x[drawn].mean()) / x[drawn].std()
+    return x[drawn], label[drawn], x[rest], label[rest]
