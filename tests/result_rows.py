@@ -7,7 +7,8 @@ from multimix import NoMix
 from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.recipes.base import Recipe, Row
 from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Settings, described
+from multimix.lab.recipes.serialise import describe
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Settings
 from multimix.lab.training.log import Epoch, outcome
 
 BASE = Settings(
@@ -50,7 +51,7 @@ def result_row(recipe, arm="none", k=1, seed=0, errors=(60.0, 40.0, 30.0), *, sc
         "k": k,
         "seed": seed,
         "digest": settings.digest(),
-        "settings": described(settings),
+        "settings": describe(settings),
         "outcome": asdict(outcome(history)),
         "epochs": [asdict(epoch) for epoch in history],
         "device": "cpu",

@@ -9,7 +9,8 @@ import torch
 import multimix as mm
 from multimix.lab.data import CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Running, described
+from multimix.lab.recipes.serialise import describe
+from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Running
 from trial import settings
 
 
@@ -37,7 +38,7 @@ def test_the_digest_sees_everything_but_how_the_machine_does_it():
 
 
 def test_described_has_every_field_by_its_dotted_name_in_json():
-    found = described(settings(phases=(Phase(0, 40, 8, 0.5), Phase(2, 20, 8, 0.7))))
+    found = describe(settings(phases=(Phase(0, 40, 8, 0.5), Phase(2, 20, 8, 0.7))))
     assert found["method"] == "puzzlemix"
     assert found["method.k"] == 3
     assert found["schedule"] == "Milestones"

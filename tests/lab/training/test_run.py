@@ -8,7 +8,8 @@ import pytest
 
 import tree
 from killing import the_server
-from multimix.lab.recipes.settings import Data, described
+from multimix.lab.recipes.serialise import describe
+from multimix.lab.recipes.settings import Data
 from multimix.lab.storage import read_rows
 from multimix.lab.training import run as module
 from multimix.lab.training.checkpoint import latest_checkpoint, read_checkpoint
@@ -140,7 +141,7 @@ def test_a_run_leaves_one_row_and_its_settings(out, heard):
         assert row["outcome"] == asdict(result)
         assert row["epochs"] == [json.loads(line) for line in (out / row["folder"] / "epochs.jsonl").read_text().splitlines()]
         assert [epoch["number"] for epoch in row["epochs"]] == [1]
-        assert row["settings"] == json.loads(json.dumps(described(run.settings)))
+        assert row["settings"] == json.loads(json.dumps(describe(run.settings)))
         assert (row["device"], row["processes"], row["skipped"]) == ("cpu", 1, 0)
         assert (row["train_samples"], row["report_samples"]) == (200, 100)
         assert row["folder"] == str(run.folder)

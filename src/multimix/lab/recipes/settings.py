@@ -1,8 +1,7 @@
 """What a run is: everything that decides its result, typed and frozen; apart from it, how this machine does it."""
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -17,14 +16,15 @@ from ..data.augment import Step
 from ..nets import network
 from ..storage import digest
 from .schedule import Schedule
+from .serialise import describe
 
 Part = Literal["validation", "test"]
 LossName = Literal["softmax_bce", "cross_entropy"]
 Precision = Literal["no", "bf16", "fp16"]
 LOSSES: dict[str, Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
 
-# How a machine does it, which decides no result.
-OF_THE_MACHINE = ("running.", "method.threads")
+# How this machine does it, which does not change the result.
+MACHINE_FIELDS = ("running.", "method.threads")
 
 
 @dataclass(frozen=True)
@@ -211,28 +211,5 @@ class Settings:
 
     def digest(self) -> str:
         """A word for everything that decides the result."""
-        decisive = {name: value for name, value in described(self).items() if not name.startswith(OF_THE_MACHINE)}
+        decisive = {name: value for name, value in describe(self).items() if not name.startswith(MACHINE_FIELDS)}
         return digest(decisive)[:10]
-
-
-def described(settings: Any) -> dict[str, Any]:
-    """Settings as JSON values, every field by its dotted name; what may be one of several kinds has a line with its kind."""
-    return dict(_lines(settings, ""))
-
-
-def _lines(settings: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if is_dataclass(value):
-            if field.name in ("method", "schedule"):
-                yield prefix + field.name, getattr(value, "name", type(value).__name__)
-            yield from _lines(value, f"{prefix}{field.name}.")
-        elif isinstance(value, tuple) and value and all(is_dataclass(part) for part in value):
-            for i, part in enumerate(value):
-                yield from _lines(part, f"{prefix}{field.name}.{i}.")
-        else:
-            yield prefix + field.name, _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

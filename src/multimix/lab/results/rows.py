@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from ..recipes.arms import arm_names, arm_settings, counts_k
 from ..recipes.base import Recipe, Scale
-from ..recipes.settings import OF_THE_MACHINE, described
+from ..recipes.serialise import describe
+from ..recipes.settings import MACHINE_FIELDS
 from ..statistics import Paired, Summary, paired_by_seed, summary
 from ..training.log import Epoch, Outcome
 
@@ -229,15 +230,15 @@ def _recipe_settings(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str
     base = recipe.settings(scale)
     try:
         if arm in arm_names():
-            return _plain(described(arm_settings(recipe, base, arm, k)))
+            return _plain(describe(arm_settings(recipe, base, arm, k)))
     except (ValueError, TypeError):
         pass
-    return {name: value for name, value in _plain(described(base)).items() if not _of_method(name)}
+    return {name: value for name, value in _plain(describe(base)).items() if not _of_method(name)}
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they are after JSON, without how a machine did it."""
-    plain = {name: value for name, value in settings.items() if not name.startswith(OF_THE_MACHINE)}
+    plain = {name: value for name, value in settings.items() if not name.startswith(MACHINE_FIELDS)}
     return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # a dictionary comes back as one
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ...methods import Method
-from ..recipes.rebuilt import rebuilt
+from ..recipes.serialise import rebuild
 from ..recipes.settings import Settings
 from ..storage import make_folder, write_atomically
 
@@ -177,7 +177,7 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     folder = Path(folder)
     try:
         said = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        settings, classes = rebuilt(said["settings"]), tuple(said["classes"])
+        settings, classes = rebuild(Settings, said["settings"]), tuple(said["classes"])
         channels = int(said["channels"])
         about = {name: said[name] for name in ("recipe", "scale", "arm", "k", "seed", "digest")}
     except FileNotFoundError:

@@ -18,8 +18,8 @@ from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
 from ..recipes.arms import arm_name, arm_settings, counts_k
 from ..recipes.base import Recipe, Scale
-from ..recipes.overrides import overridden
-from ..recipes.settings import Data, Settings, described
+from ..recipes.serialise import apply_changes, describe
+from ..recipes.settings import Data, Settings
 from ..storage import append_row, make_folder, read_rows, write_atomically
 from .checkpoint import SETTINGS, Checkpoint, latest_checkpoint, weights_digest
 from .lock import locked
@@ -94,8 +94,8 @@ def planned(
     _check_changes(recipe, scale, changes)
     of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
     general = {path: words for path, words in changes.items() if path not in of_method}
-    start = overridden(recipe.settings(scale), general)
-    chosen = {(arm, k): overridden(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
+    start = apply_changes(recipe.settings(scale), general)
+    chosen = {(arm, k): apply_changes(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
     return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
 
 
@@ -217,7 +217,7 @@ def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
     parts = {id(part): part for part in (training.train, training.report, training.select) if part is not None}.values()
     return {
         **run.key(),
-        "settings": described(run.settings),
+        "settings": describe(run.settings),
         "outcome": asdict(found),
         "epochs": [asdict(epoch) for epoch in training.at.history],
         "device": training.accelerator.device.type,
@@ -272,7 +272,7 @@ def _read_once(name: str, folder: Path, options: tuple[tuple[str, Any], ...]) ->
 
 def _settings_text(run: Run, training: Training) -> bytes:
     """What the folder of a run says about it: enough to make its network again."""
-    known = {"classes": training.train.classes, "channels": training.data.size[0], "settings": described(run.settings)}
+    known = {"classes": training.train.classes, "channels": training.data.size[0], "settings": describe(run.settings)}
     return (json.dumps({**run.key(), **known}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
