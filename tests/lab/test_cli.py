@@ -159,7 +159,7 @@ def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr("multimix.lab.look.look.write_look", interrupted)
     assert cli.main(["look"]) == 130
-    assert capsys.readouterr().err == "stopped; what is finished is kept, and the same command goes on from there\n"
+    assert capsys.readouterr().err == "stopped; what is finished is kept, and the same command resumes from there\n"
 
 
 def test_the_version(capsys):

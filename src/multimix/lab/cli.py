@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 from .. import __version__
+from ..checks import nearest
 from ..sampling import rank
 
-LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors")
+LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors", "filelock")
 
 DESCRIPTION = """\
 K ordered interpolations of every pair, for every mixup method and any PyTorch model.
@@ -35,19 +37,8 @@ Try it:
 
 
 COMMANDS = (
-    "data",
-    "demo",
-    "digits",
-    "evaluate",
-    "list",
-    "look",
-    "points",
-    "report",
-    "sweep",
-    "table",
-    "train",
-    "transfer",
-    "variance",
+    *("data", "demo", "digits", "evaluate", "list", "look", "points"),
+    *("report", "sweep", "table", "train", "transfer", "variance"),
 )
 
 
@@ -66,8 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import tyro
 
-        if given and given[0] in COMMANDS:
-            tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=with_changes(given)[1:])
+        if given[:1] in (["train"], ["sweep"]):
+            run_with_fields(given[0], given[1:])
+        elif given and given[0] in COMMANDS:
+            tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=given[1:])
         else:
             every = {name: command(name) for name in COMMANDS}
             tyro.extras.subcommand_cli_from_dict(every, prog="multimix", description=DESCRIPTION, args=given or ["--help"])
@@ -78,37 +71,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return _refused(str(error))
     except KeyboardInterrupt:
-        _refused("stopped; what is finished is kept, and the same command goes on from there")
+        _refused("stopped; what is finished is kept, and the same command resumes from there")
         return 130
     return 0
 
 
-def with_changes(arguments: Sequence[str]) -> list[str]:
-    """``train … --field value`` as ``train … --set field=value``, for every field that is not an option; for sweep as well.
+def run_with_fields(name: str, words: Sequence[str]) -> None:
+    """Call a command that has ``--set``. Other options than its own are fields of the settings: --epochs 3 is --set epochs=3."""
+    import tyro
 
-    >>> with_changes(["train", "speech", "--schedule.at", "4", "8", "--k", "5"])
-    ['train', 'speech', '--k', '5', '--set', 'schedule.at=4,8']
-    """
-    if not arguments or arguments[0] not in ("train", "sweep"):
-        return list(arguments)
-    own = {name for name in inspect.signature(command(arguments[0])).parameters if name != "set_"} | {"help"}
-    groups: list[list[str]] = []
-    for argument in arguments:
-        if argument.startswith("--") or not groups:
-            groups.append([])
-        groups[-1].append(argument)
-    kept: list[str] = []
+    from .recipes.settings import Settings
+
+    function = command(name)
+
+    @functools.wraps(function)
+    def parsed(*arguments: Any, **options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return arguments, options
+
+    (arguments, options), rest = tyro.cli(parsed, prog=f"multimix {name}", args=words, return_unknown_args=True)
     changes: list[str] = []
-    for group in groups:
-        name, equals, value = group[0].removeprefix("--").partition("=")
-        if not group[0].startswith("--") or name.removeprefix("no-").replace("-", "_") in own:
-            kept += group
-        elif name == "set":
-            changes += ([value] if equals else []) + group[1:]
+    for word in rest:
+        if word.startswith("--"):
+            changes.append(word[2:] if "=" in word else f"{word[2:]}=")
+        elif changes:
+            changes[-1] += word if changes[-1].endswith("=") else f",{word}"
         else:
-            words = ([value] if equals else []) + group[1:]
-            changes.append(f"{name}={','.join(words) or 'true'}")
-    return [*kept, *(["--set", *changes] if changes else [])]
+            raise ValueError(f"{word!r} belongs to no option; multimix {name} --help has the options")
+    known = [field.name for field in dataclasses.fields(Settings)]
+    for i, change in enumerate(changes):
+        field = change.partition("=")[0].partition(".")[0].replace("-", "_")
+        if field not in known:
+            meant = nearest(field, [*(option.rstrip("_") for option in options), *known])
+            raise ValueError(f"no option or field {field!r}{meant}; multimix {name} --help has the options, --show the fields")
+        changes[i] = f"{change}true" if change.endswith("=") else change  # --compile alone
+    function(*arguments, **{**options, "set_": (*options["set_"], *changes)})
 
 
 def _refused(sentence: str) -> int:

@@ -5,15 +5,15 @@ import os
 
 import pytest
 
-from multimix.lab import cli
-from multimix.lab.commands import train_runner as command
+from multimix.lab import cli, recipes
+from multimix.lab.commands.options import Changes
 from multimix.lab.storage import read_rows
 from trial import RECIPE
 
 
 @pytest.fixture(autouse=True)
 def _trial(monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "named_recipe", lambda name: RECIPE)
+    monkeypatch.setattr(recipes, "recipe", lambda name: RECIPE)
     monkeypatch.chdir(tmp_path)
 
 
@@ -73,9 +73,9 @@ def test_show_prints_every_field_and_trains_nothing(capsys, tmp_path):
     [
         (("--epoch", "3"), "no option or field 'epoch' (did you mean 'epochs'?)"),
         (("--sedes", "3"), "no option or field 'sedes' (did you mean 'seeds'?)"),
-        (("--schedule.rat", "3"), "no field 'rat' in schedule (did you mean 'rate'?)"),
+        (("--schedule.rat", "3"), "no field 'schedule.rat' (did you mean 'schedule.rate'?)"),
         (("--method", "cutmx"), "no method 'cutmx' (did you mean 'cutmix'?)"),
-        (("--method", "cutmix", "--method.alpa", "1"), "no field 'alpa' in method (did you mean 'alpha'?)"),
+        (("--method", "cutmix", "--method.alpa", "1"), "no field 'method.alpa' (did you mean 'method.alpha'?)"),
         (("--method", "cutmix", "--method.k", "1"), "method.k is set by k"),
         (("--epochs", "three"), "epochs must be a whole number, got 'three'"),
         (("--method", "cutmix", "--method.alpha", "-1"), "alpha must be"),
@@ -118,19 +118,17 @@ def test_list_names_everything(capsys):
         assert name in printed
 
 
-def test_words_that_are_fields_become_changes():
-    given = ["train", "x", "--seeds", "1", "2", "--a.b", "3", "4", "--c=5", "--flag", "--skip-bad", "--set", "d=6"]
-    assert cli.with_changes(given) == [
-        "train",
-        "x",
-        "--seeds",
-        "1",
-        "2",
-        "--skip-bad",
-        "--set",
-        "a.b=3,4",
-        "c=5",
-        "flag=true",
-        "d=6",
-    ]
-    assert cli.with_changes(["look", "--a.b", "3"]) == ["look", "--a.b", "3"]
+def test_words_that_are_fields_become_changes(monkeypatch):
+    seen = {}
+
+    def train(recipe: str, /, *, seeds: tuple[int, ...] = (), skip_bad: bool = False, set_: Changes = ()):
+        """Stands for the command."""
+        seen.update(recipe=recipe, seeds=seeds, skip_bad=skip_bad, set_=set_)
+
+    monkeypatch.setattr(cli, "command", lambda name: train)
+    given = "x --seeds 1 2 --schedule.at 3 4 --data.per_class=5 --compile --skip-bad --method.alpha -1 --set d=6"
+    cli.run_with_fields("train", given.split())
+    changes = ("d=6", "schedule.at=3,4", "data.per_class=5", "compile=true", "method.alpha=-1")
+    assert seen == {"recipe": "x", "seeds": (1, 2), "skip_bad": True, "set_": changes}
+    with pytest.raises(ValueError, match="^'y' belongs to no option"):
+        cli.run_with_fields("train", ["x", "y"])

@@ -117,12 +117,12 @@ def test_general_changes_come_before_the_arm_and_those_of_the_method_after():
     ("method", "changes", "sentence"),
     [
         ("mixupp", {}, "no method 'mixupp' (did you mean 'mixup'?)"),
-        ("mixup", {"scedule.rate": "1"}, "no field 'scedule' (did you mean 'schedule'?)"),
-        ("mixup", {"schedule.rat": "1"}, "no field 'rat' in schedule (did you mean 'rate'?)"),
-        ("mixup", {"method.alfa": "1"}, "no field 'alfa' in method (did you mean 'alpha'?)"),
+        ("mixup", {"scedule.rate": "1"}, "no field 'scedule.rate' (did you mean 'schedule.rate'?)"),
+        ("mixup", {"schedule.rat": "1"}, "no field 'schedule.rat' (did you mean 'schedule.rate'?)"),
+        ("mixup", {"method.alfa": "1"}, "no field 'method.alfa' (did you mean 'method.alpha'?)"),
         ("mixup", {"epochs": "many"}, "epochs must be a whole number, got 'many'"),
         ("mixup", {"epochs": "0"}, "epochs must be at least 1, got 0"),
-        (None, {"method.alpha": "1"}, "no field 'alpha' in method"),
+        (None, {"method.alpha": "1"}, "no field 'method.alpha'"),
     ],
 )
 def test_what_is_not_known_is_one_sentence_with_the_nearest_name(method, changes, sentence):

@@ -1,20 +1,43 @@
-"""What several commands take: folders of data and of results, and changes of settings."""
+"""Options that several commands take: recipe, seeds, scale, folders of data and of results, changed fields."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
 
 DATA_VARIABLE = "MULTIMIX_DATA"
 RUNS = Path("multimix-runs")
 
+RecipeName = Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")]
+Seeds = Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")]
+ScaleName = Annotated[
+    Literal["paper", "small", "smoke"],
+    tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
+]
+DataFolder = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"),
+]
+OutFolder = Annotated[
+    Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not trained again.")
+]
+Rebuild = Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")]
+Changes = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
+]
+
 
 def data_folder(given: Path | None) -> Path:
-    """Where the data sets are: what was given, or the environment says, or the folder ``data``."""
+    """Where the data sets are: the given folder, or that of the environment variable, or ``data``."""
     return given or Path(os.environ.get(DATA_VARIABLE) or "data")
 
 
-def change(words: str) -> tuple[str, str]:
-    """A field and its new value from FIELD=VALUE."""
-    field, equals, value = words.partition("=")
-    if not equals:
-        raise ValueError(f"--set takes FIELD=VALUE, got {words!r}")
-    return field, value
+def changes_of(words: Sequence[str]) -> dict[str, str]:
+    """Fields and their new values, from words FIELD=VALUE."""
+    for word in words:
+        if "=" not in word:
+            raise ValueError(f"--set takes FIELD=VALUE, got {word!r}")
+    return {field: value for field, _, value in (word.partition("=") for word in words)}

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import DATA_VARIABLE, RUNS, change, data_folder
+from .options import DATA_VARIABLE, RUNS, changes_of, data_folder
 
 with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
     import tyro
@@ -87,7 +87,7 @@ def sweep(
         data=data_folder(data),
         out=out,
         jobs=jobs,
-        changes=dict(change(words) for words in set_),
+        changes=changes_of(set_),
         rebuild=rebuild,
         retry=retry,
         engine=engine,

@@ -1,19 +1,24 @@
-"""`multimix train`."""
+"""`multimix train`: show the settings, or train the runs and make tables and figures of their rows."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from .options import DATA_VARIABLE, change, data_folder
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from ...sampling import rank
+from .options import RUNS, Changes, DataFolder, OutFolder, Rebuild, RecipeName, ScaleName, Seeds, changes_of, data_folder
+
+if TYPE_CHECKING:
+    from ..recipes.base import Recipe, Scale
+    from ..training.run import Run
 
 
 def train(
-    recipe: Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")],
+    recipe: RecipeName,
     /,
     *,
     method: Annotated[
@@ -30,32 +35,19 @@ def train(
             help_behavior_hint="(default: 5 with --method)",
         ),
     ] = None,
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")] = (0,),
-    scale: Annotated[
-        Literal["paper", "small", "smoke"],
-        tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
-    ] = "paper",
-    data: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
-        ),
-    ] = None,
-    out: Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not done again.")
-    ] = Path("multimix-runs"),
+    seeds: Seeds = (0,),
+    scale: ScaleName = "paper",
+    data: DataFolder = None,
+    out: OutFolder = RUNS,
     skip_bad: Annotated[bool, tyro.conf.arg(help="Leave out files that cannot be read, and count them.")] = False,
     show: Annotated[bool, tyro.conf.arg(help="Print all fields of the settings, and train nothing.")] = False,
-    rebuild: Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")] = False,
-    set_: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields to change; --FIELD VALUE does the same."),
-    ] = (),
+    rebuild: Rebuild = False,
+    set_: Changes = (),
 ) -> None:
     """Train the networks of a table or figure of the paper, or one method of it, with any field of its settings changed.
 
-    Killed or stopped, the same command goes on where it was and ends with the same weights. Results are rows in
-    FOLDER/results.jsonl; tables and figures are made of them. Several devices or machines: torchrun … -m multimix.lab.cli train …
+    Killed or stopped, the same command resumes and ends with the same weights. Results are rows in FOLDER/results.jsonl; tables
+    and figures are made from them. Several devices or machines: torchrun … -m multimix.lab.cli train …
 
     Try it:
       multimix list
@@ -64,20 +56,61 @@ def train(
       multimix train cifar100_preact_resnet18 --method mixup --show
       multimix train cifar100_preact_resnet18 --method mixup --schedule.rate 0.1 --method.alpha 0.5 --epochs 200
     """
-    from .train_runner import run
+    import torch
 
-    changes = dict(change(words) for words in set_)
-    if skip_bad:
-        changes["data.skip_bad"] = "true"
-    run(
-        recipe,
-        method=method,
-        k=k,
-        seeds=seeds,
-        scale=scale,
-        data=data_folder(data),
-        out=out,
-        changes=changes,
-        only_show=show,
-        rebuild=rebuild,
-    )
+    from .. import recipes
+    from ..training.run import planned, unfinished
+    from ..training.run import train as train_runs
+
+    if rank() > 0 and (show or rebuild):
+        return
+    chosen = recipes.recipe(recipe)
+    changes = changes_of(set_) | ({"data.skip_bad": "true"} if skip_bad else {})
+    runs = planned(chosen, scale=scale, method=method, k=k, seeds=seeds, changes=changes)
+    if show:
+        return _show(runs)
+    if rebuild:
+        return _report(chosen, scale, out)
+    takes = f"; one takes {chosen.takes[scale]}" if scale in chosen.takes and not changes else ""
+    _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}{takes}")
+    left = unfinished(runs, train_runs(runs, data=data_folder(data), out=out, note=_note))
+    if rank() == 0 and len(left) < len(runs):
+        _report(chosen, scale, out)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # else NCCL complains at exit
+    if left:
+        raise ValueError(f"{_count(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
+
+
+def _report(recipe: Recipe, scale: Scale, out: Path) -> None:
+    from rich.console import Console
+
+    from ..results.recipe_table import recipe_table, write_recipe_results
+    from ..storage import read_rows
+    from ..training.run import RESULTS
+
+    rows = read_rows(out / RESULTS, _note)
+    if not any(row.get("recipe") == recipe.name and row.get("scale") == scale for row in rows):
+        raise ValueError(f"{out / RESULTS} has no results of {recipe.name} at {scale} scale")
+    Console().print(recipe_table(recipe, scale, rows))
+    for path in write_recipe_results(recipe, scale, rows, out):
+        print(f"wrote {path}")
+
+
+def _show(runs: Sequence[Run]) -> None:
+    from ..recipes.serialise import describe
+
+    for settings in dict.fromkeys(run.settings for run in runs):
+        arms = ", ".join(dict.fromkeys(f"{run.arm} K = {run.k}" for run in runs if run.settings == settings))
+        print(f"# {runs[0].recipe.name}, {runs[0].scale} scale, {arms}: {settings.digest()}")
+        for field, value in describe(settings).items():
+            print(f"{field} = {', '.join(map(str, value)) if isinstance(value, list) else value}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _note(sentence: str) -> None:
+    if rank() == 0:
+        print(sentence, file=sys.stderr, flush=True)

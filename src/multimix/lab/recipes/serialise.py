@@ -169,9 +169,8 @@ def _literal(name: str, hint: Any, text: str) -> Any:
 
 
 def _one_sentence(complaint: str, hints: Mapping[str, Any], changes: Mapping[str, str]) -> str:
-    """What tyro draws in a box: a value that does not fit its type, or what a dataclass raised."""
-    lines = [line.strip("│ ") for line in complaint.splitlines() if line.startswith("│")]
-    sentence = " ".join(lines).partition(" ──")[0]
+    """What tyro says between the first two rules of its box: a value that does not fit its type, or what a dataclass raised."""
+    sentence = " ".join(re.sub("[│╭╮╰╯]", " ", re.split(r"[─-]{3,}", complaint)[1]).split())
     for given, text in changes.items():
         if re.search(rf"--{re.escape(given.replace('_', '-'))}(?![\w.-])", sentence.replace("_", "-")):
             return str(_misfit(given, hints[given.replace("-", "_")], text))
