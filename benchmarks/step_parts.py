@@ -17,10 +17,12 @@ from torch import Tensor, nn
 import multimix as mm
 from multimix.lab.data import Images, Loader, Split, dataset, read
 from multimix.lab.nets import network as named_network
+from multimix.lab.recipes import recipe
 from multimix.lab.recipes.arms import arm_settings
-from multimix.lab.recipes.cifar100_preact_resnet18 import RECIPE
 from multimix.lab.recipes.settings import Network, Settings
 from multimix.lab.training.step import squared_grad_norm, update
+
+RECIPE = recipe("cifar100_preact_resnet18")
 
 CIFAR100 = dataset("cifar100")
 ARMS = ("none", *RECIPE.options)

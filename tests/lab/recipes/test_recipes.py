@@ -1,12 +1,9 @@
 """Every recipe at every scale: the paper's numbers, typed again from the specification, names, and sizes."""
 
-import importlib
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
-from multimix.lab import recipes
 from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.arms import arm_settings
 from multimix.lab.training.log import Outcome
@@ -33,7 +30,6 @@ STRATEGIES = """
     batch_augmentation_mixup  5  19.41
     puzzlemix                 5  18.23
 """
-SHARED = {"__init__", "base", "arms", "cifar100"}
 CASES = [(name, scale) for name in RECIPES for scale in SCALES]
 
 
@@ -66,16 +62,6 @@ def test_where_the_specification_has_no_number_there_is_none():
     }
     assert numbers("training_time") == numbers("gradient_norm") == dict.fromkeys(numbers("effect_of_k"))
     assert numbers("speech") == dict.fromkeys(numbers("cifar100_wrn16_8"))
-
-
-def test_a_recipe_is_called_as_its_file():
-    folder = Path(recipes.__file__).parent
-    assert {path.stem for path in folder.glob("*.py")} - SHARED == set(RECIPES)
-    for name in RECIPES:
-        module = importlib.import_module(f"multimix.lab.recipes.{name}")
-        assert module.RECIPE is RECIPES[name]
-        assert module.RECIPE.name == name
-        assert f"multimix.lab.cli train {name}" in module.__doc__ or f"multimix train {name}" in module.__doc__
 
 
 def test_an_unknown_recipe_suggests_the_nearest():

@@ -282,3 +282,8 @@ def test_older_and_newer_descriptions():
         rebuild(Settings, {**given, "phases.1.colour": 3})
     with pytest.raises(ValueError, match="made with method 'hypermix', which this version does not have"):
         rebuild(Settings, {**given, "method": "hypermix"})
+
+
+def test_the_scale_of_the_clean_loss_in_older_runs():
+    settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), "puzzlemix", 5)
+    assert rebuild(Settings, {**describe(settings), "method.clean_scale": "auto"}) == settings

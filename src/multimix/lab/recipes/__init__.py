@@ -1,4 +1,4 @@
-"""One file per table or figure of the paper: typed, frozen, with the paper's numbers in it, at three scales.
+"""The tables and figures of the paper as recipes: typed, frozen, with the paper's numbers in them, at three scales.
 
 ``paper`` is the protocol. ``small`` is a real but reduced study for two CPU cores: fewer samples, a small sibling of the
 network, a short schedule. ``smoke`` takes seconds and shows that everything runs. Numbers of the last two do not compare with
@@ -8,20 +8,7 @@ the paper's.
 from collections.abc import Mapping
 
 from ...checks import nearest
-from . import (
-    batch_strategies,
-    cifar100_preact_resnet18,
-    cifar100_resnext29_4_24,
-    cifar100_wrn16_8,
-    digits_smallnet,
-    effect_of_k,
-    gradient_norm,
-    imagenet,
-    shapes_pointnet,
-    speech,
-    tiny_imagenet,
-    training_time,
-)
+from . import batch_strategies, cifar100, digits_smallnet, effect_of_k, imagenet, shapes_pointnet, speech, tiny_imagenet
 from .base import SCALES, Recipe, Row, Scale
 
 __all__ = ["RECIPES", "SCALES", "Recipe", "Row", "Scale", "recipe"]
@@ -29,16 +16,12 @@ __all__ = ["RECIPES", "SCALES", "Recipe", "Row", "Scale", "recipe"]
 RECIPES: Mapping[str, Recipe] = {
     entry.name: entry
     for entry in (
-        cifar100_preact_resnet18.RECIPE,
-        cifar100_wrn16_8.RECIPE,
-        cifar100_resnext29_4_24.RECIPE,
+        *cifar100.RECIPES,
         tiny_imagenet.RECIPE,
         imagenet.RECIPE,
         speech.RECIPE,
         batch_strategies.RECIPE,
-        effect_of_k.RECIPE,
-        training_time.RECIPE,
-        gradient_norm.RECIPE,
+        *effect_of_k.RECIPES,
         shapes_pointnet.RECIPE,
         digits_smallnet.RECIPE,
     )
@@ -46,7 +29,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe called ``name``, as its file is.
+    """The recipe called ``name``.
 
     >>> recipe("speech").metric
     'selected'

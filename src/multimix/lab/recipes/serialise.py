@@ -31,6 +31,9 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
 
     Fields that are missing, because the run is older than they are, get their defaults; unknown ones are a ValueError.
     """
+    if description.get("method.clean_scale") == "auto":  # what older runs say; the scale followed from the loss
+        scale = "per_class" if description["loss"] == "softmax_bce" else "plain"
+        description = {**description, "method.clean_scale": scale}
     hints, given = get_type_hints(kind), dict[str, Any]()
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass, which typing cannot say
     for path in description:
