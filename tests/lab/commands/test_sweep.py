@@ -9,7 +9,7 @@ from multimix.lab.commands.sweep_runner import sweep_figures, sweep_sheets
 from multimix.lab.results import sweep_figures as figures
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.costs import Measured
-from multimix.lab.sweep.stored import Stored, groups, keep_plan, read_plan
+from multimix.lab.sweep.stored import Stored, groups, read_plan, store_plan
 from multimix.lab.sweep.workers import Failure
 from multimix.lab.training.run import RESULTS, train
 from trial import RECIPE
@@ -118,7 +118,7 @@ def test_processes_of_torchrun_are_refused(out, here, monkeypatch):
 
 def stored(**options):
     runs = command.entries(
-        command.swept(
+        command.plan_sweep(
             RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=options.get("seeds", (0,)), equal=("steps",)
         )
     )
@@ -129,9 +129,9 @@ def stored(**options):
 def test_plans_come_back_as_they_were_and_a_damaged_file_is_told(tmp_path):
     heard = []
     assert read_plan(tmp_path) == []
-    keep_plan(tmp_path, stored())
-    keep_plan(tmp_path, stored(seeds=(1,)))
-    keep_plan(tmp_path, stored())
+    store_plan(tmp_path, stored())
+    store_plan(tmp_path, stored(seeds=(1,)))
+    store_plan(tmp_path, stored())
     assert read_plan(tmp_path) == [stored(seeds=(1,)), stored()]
     (tmp_path / "sweep.jsonl").write_text("{}\n")
     assert read_plan(tmp_path, heard.append) == []

@@ -13,7 +13,7 @@ from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.results.figures.samples import first_batch
 from multimix.lab.storage import read_rows
-from multimix.lab.sweep.plan import swept
+from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
 from multimix.lab.training.recorder import Recorder
@@ -57,7 +57,7 @@ def test_the_others_are_refused_before_anything_is_trained(arm):
     with pytest.raises(ValueError, match=sentence):
         smoke(arm)
     with pytest.raises(ValueError, match=sentence):
-        swept(RECIPE, scale="smoke", methods=["none", arm], ks=[1], seeds=[0])
+        plan_sweep(RECIPE, scale="smoke", methods=["none", arm], ks=[1], seeds=[0])
 
 
 def test_clouds_are_not_mixed_where_there_are_images():

@@ -10,7 +10,7 @@ from multimix.lab.recipes.schedule import Milestones
 from multimix.lab.results.sweep_comparison import comparison, cut, rows_of, seconds_of
 from multimix.lab.results.sweep_figures import figures
 from multimix.lab.results.sweep_sheets import records, sheets
-from multimix.lab.sweep.plan import swept
+from multimix.lab.sweep.plan import plan_sweep
 from result_rows import BASE, made_up_recipe, result_row
 
 RECIPE = replace(made_up_recipe(metric="last"), settings=lambda scale: replace(BASE, epochs=6, schedule=Milestones(0.2, (3.0,))))
@@ -20,7 +20,7 @@ ERRORS = {("none", 1): (30.0, 32.0, 31.0), ("mixup", 1): (29.0, 30.5, 28.0), ("m
 
 def plan(equal=("steps", "samples", "compute"), seeds=(0, 1, 2)):
     options = {"scale": "small", "methods": ("none", "mixup"), "ks": (1, 3), "seeds": seeds}
-    return swept(RECIPE, equal=equal, costs=COSTS, **options)
+    return plan_sweep(RECIPE, equal=equal, costs=COSTS, **options)
 
 
 def rows_made(planned):

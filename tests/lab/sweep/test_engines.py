@@ -10,14 +10,14 @@ import pytest
 
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.engines import OPTIONS, Local, Ray, Slurm, make_engine
-from multimix.lab.sweep.plan import swept
+from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.sweep.workers import LOG, train_runs
 from multimix.lab.training.run import RESULTS
 from trial import RECIPE
 
 
 def runs_of(**changes):
-    return [one.run for one in swept(RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=(0,), changes=changes)]
+    return [one.run for one in plan_sweep(RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=(0,), changes=changes)]
 
 
 def rows_of(out):

@@ -8,7 +8,7 @@ import pytest
 from multimix import CutMix, NoMix
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.arms import arm_settings
-from multimix.lab.sweep.plan import Entry, rows_per_sample, swept
+from multimix.lab.sweep.plan import Entry, plan_sweep, rows_per_sample
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import engine
 from trial import RECIPE, plain_settings, settings, splits
@@ -24,7 +24,7 @@ LONG = replace(RECIPE, settings=long_settings)
 
 
 def plan(recipe=RECIPE, methods=("none", "mixup"), ks=(1, 3), seeds=(0,), **options):
-    return swept(recipe, scale="smoke", methods=methods, ks=ks, seeds=seeds, **options)
+    return plan_sweep(recipe, scale="smoke", methods=methods, ks=ks, seeds=seeds, **options)
 
 
 def arms(planned):

@@ -11,7 +11,7 @@ import pytest
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import workers
 from multimix.lab.sweep.engines import End, Local
-from multimix.lab.sweep.plan import swept
+from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.sweep.progress import epochs_done
 from multimix.lab.sweep.workers import LOG, Failure, train_runs, unfinished
 from multimix.lab.training.loop import Training
@@ -23,7 +23,7 @@ DATA = "."
 
 def run_of(**options):
     options = {"scale": "smoke", "methods": ("mixup",), "ks": (3,), "seeds": (0,), **options}
-    (one,) = swept(RECIPE, **options)
+    (one,) = plan_sweep(RECIPE, **options)
     return one.run
 
 

@@ -18,8 +18,8 @@ from ..results.recipe_table import recipe_table
 from ..results.report_study import findings, studies
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
-from ..sweep.plan import arm_runs, swept
-from ..sweep.stored import Stored, entries, keep_plan
+from ..sweep.plan import arm_runs, plan_sweep
+from ..sweep.stored import Stored, entries, store_plan
 from ..sweep.workers import train_runs
 from ..terminal import note
 from ..training.run import RESULTS
@@ -68,8 +68,8 @@ def _no_pictures(name: str, subject: Subject, result: Any) -> dict[str, bytes]:
 
 def _train(recipe: Recipe, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, out: Path) -> None:
     asked: dict[str, Any] = {"methods": (NoMix.name, *methods), "ks": tuple(sorted(set(ks))), "seeds": tuple(range(seeds))}
-    planned = swept(recipe, scale=scale, **asked)
-    keep_plan(out, Stored(recipe.name, scale, equal=("steps",), changes={}, runs=entries(planned), **asked))
+    planned = plan_sweep(recipe, scale=scale, **asked)
+    store_plan(out, Stored(recipe.name, scale, equal=("steps",), changes={}, runs=entries(planned), **asked))
     failures = train_runs([one.run for one in planned], data=DATA, out=out, engine=Here(), note=note)
     if len(failures) == len(planned):
         raise ValueError(f"every run failed; see {failures[0].log}")

@@ -17,9 +17,9 @@ from ..results.table import Table, csv_text
 from ..storage import make_folder, read_rows, write_atomically
 from ..sweep.costs import BASE, LOG, measure_costs
 from ..sweep.engines import Engine, EngineName, make_engine
-from ..sweep.plan import EQUALS, Costs, Equal, Planned, arm_runs, swept
+from ..sweep.plan import EQUALS, Costs, Equal, Planned, arm_runs, plan_sweep
 from ..sweep.progress import run_label
-from ..sweep.stored import Group, Stored, entries, groups, keep_plan, read_plan
+from ..sweep.stored import Group, Stored, entries, groups, read_plan, store_plan
 from ..sweep.workers import Failure, train_runs
 from ..terminal import note
 from ..training.run import RESULTS
@@ -58,9 +58,9 @@ def run(
     changed = {**_shared(chosen, scale, runner.threads), **(changes or {})}
     try:
         costs, failures = _costs(chosen, scale, asked, changed, data, out, runner) if "compute" in equal else (None, [])
-        planned = swept(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
+        planned = plan_sweep(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
         plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
-        keep_plan(out, plan)
+        store_plan(out, plan)
         _introduce(chosen, scale, planned, equal)
         failures += train_runs([one.run for one in planned], data=data, out=out, engine=runner, retry=retry, note=note)
     finally:

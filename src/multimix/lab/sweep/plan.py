@@ -39,7 +39,7 @@ class Planned(NamedTuple):
         return Entry(self.equal, self.run.arm, self.run.k, self.run.seed, self.run.digest)
 
 
-def swept(
+def plan_sweep(
     recipe: Recipe,
     *,
     scale: Scale,

@@ -62,7 +62,7 @@ def read_plan(out: str | Path, note: Callable[[str], None] = say) -> list[Stored
     return list(found.values())
 
 
-def keep_plan(out: str | Path, plan: Stored) -> None:
+def store_plan(out: str | Path, plan: Stored) -> None:
     """Add a sweep: a row of its own, so that sweeps in one folder at the same time do not lose each other."""
     append_row(Path(out) / FILE, {**asdict(plan), "runs": [run._asdict() for run in plan.runs]})
 
