@@ -67,13 +67,14 @@ def sweep(
 ) -> None:
     """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples or equal compute.
 
-    Stopped, the same command goes on where it was. A run that fails or is killed is listed at the end and the others go on; the
+    Stopped, the same command resumes where it was. A run that fails or is killed is listed at the end and the others go on; the
     same command tries it again. multimix evaluate measures the networks, multimix report makes a page of everything.
 
     Try it:
       multimix sweep cifar100_preact_resnet18 --scale smoke --methods none cutmix --ks 1 3 --seeds 0 1
       multimix sweep cifar100_preact_resnet18 --scale small --jobs 2
       multimix sweep cifar100_preact_resnet18 --scale small --equal steps samples compute
+      multimix sweep cifar100_preact_resnet18 --engine ray --address auto --gpus-per-run 1
     """
     from .sweep_runner import run
 

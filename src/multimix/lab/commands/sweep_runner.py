@@ -17,7 +17,7 @@ from ..results.table import Table, csv_text
 from ..storage import make_folder, read_rows, write_atomically
 from ..sweep.costs import BASE, LOG, measure_costs
 from ..sweep.engines import Engine, EngineName, make_engine
-from ..sweep.plan import EQUALS, Costs, Equal, Planned, arm_runs, plan_sweep
+from ..sweep.plan import EQUALS, Costs, Equal, arm_runs, plan_sweep
 from ..sweep.progress import run_label
 from ..sweep.stored import Group, Stored, entries, groups, read_plan, store_plan
 from ..sweep.workers import Failure, train_runs
@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """What the command does; tables go to the standard stream, everything else to the error stream.
 
-    The same command goes on where it was, and tries again what failed. ``rebuild`` makes tables and figures of what is there,
+    The same command resumes where it was, and tries again what failed. ``rebuild`` makes tables and figures of what is there,
     and trains nothing.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -61,12 +61,14 @@ def run(
         planned = plan_sweep(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
         plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
         store_plan(out, plan)
-        _introduce(chosen, scale, planned, equal)
+        count = _count(len({one.run.folder for one in planned}), "run")
+        note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
         failures += train_runs([one.run for one in planned], data=data, out=out, engine=runner, retry=retry, note=note)
     finally:
         runner.close()
     _report(chosen, scale, out, dict(changes or {}))
-    _list(failures)
+    for failure in failures:
+        note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
     if failures:
         raise ValueError(f"{_count(len(failures), 'run')} failed, as listed above; the same command tries again")
 
@@ -88,7 +90,7 @@ def _groups(out: str | Path, recipe: Recipe, scale: Scale) -> list[Group]:
     return [group for group in groups(read_plan(out, note)) if (group.recipe, group.scale) == (recipe.name, scale)]
 
 
-def written(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
+def write_files(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
     """``sweep.md``, ``sweep.csv`` and the figures, in a folder of ``out`` for the recipe and the scale."""
     found = _compared(group, recipe, rows)
     texts = "\n".join(sheet.markdown() for sheet in sheets(found, _words(group)))
@@ -111,12 +113,12 @@ def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] 
         for sheet in _sheets(group, recipe, rows):
             Console().print(sheet, "")
     for group in own:
-        for path in written(out, rows, group, recipe):
+        for path in write_files(out, rows, group, recipe):
             print(f"wrote {path}")
 
 
 def _check_data(name: str, folder: Path) -> None:
-    """Raise one sentence, instead of one for every run, if there are no data at all."""
+    """Raise ValueError, instead of once for every run, if there are no data at all."""
     if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):
         raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
 
@@ -137,17 +139,6 @@ def _shared(recipe: Recipe, scale: Scale, threads: int | None) -> dict[str, str]
     """Threads of every process, where the recipe leaves them as they are."""
     set_here = threads is not None and recipe.settings(scale).running.threads is None
     return {"running.threads": str(threads)} if set_here else {}
-
-
-def _introduce(recipe: Recipe, scale: Scale, planned: Sequence[Planned], equal: Sequence[Equal]) -> None:
-    different = len({one.run.folder for one in planned})
-    names = ", ".join(name for name in EQUALS if name in equal)
-    note(f"{recipe.title}, {scale} scale: {_count(different, 'run')}, at equal {names}")
-
-
-def _list(failures: Sequence[Failure]) -> None:
-    for failure in failures:
-        note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
 
 
 def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Table]:
