@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 import multimix as mm
-from multimix.geometry.blocks import block_saliency
+from multimix.geometry.grid import block_saliency
 from multimix.methods.comixup.method import CoMixup, tilted_priors
 from multimix.methods.comixup.solver import Groups, Rules, compatibility, part_edges, solve_groups
 

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multimix.geometry.blocks import BlockPlan, block_means, block_of, block_sums, borders, cut_finer, moved_places, spread
+from multimix.geometry.blocks import BlockPlan, moved_places
+from multimix.geometry.grid import block_means, block_of, block_sums, borders, cut_finer, spread
 from oracles import seeded
 
 sides = st.integers(1, 40)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import comixup_oracle as oracle
-from multimix.geometry.blocks import block_saliency
+from multimix.geometry.grid import block_saliency
 from multimix.methods.comixup import numpy_solver as comixup_numpy
 from multimix.methods.comixup.solver import Groups, Rules, compatibility, neighbours, part_edges, solve_groups
 from oracles import seeded

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multimix.geometry.blocks import block_saliency
+from multimix.geometry.grid import block_saliency
 from multimix.methods.puzzlemix.energy import cut_terms
 from oracles import seeded
 from puzzle_oracle import energy, held

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..compiled import in_chunks, kernel, noticed
 from ..mixing import chain, memory_format
-from .blocks import block_of, borders
+from .grid import block_of, borders
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, check_whole, checked_saliency
-from ..geometry.blocks import block_of
+from ..geometry.grid import block_of
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from ..sampling import check_second, sample_path

@@ -287,3 +287,11 @@ def test_older_and_newer_descriptions():
 def test_the_scale_of_the_clean_loss_in_older_runs():
     settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), "puzzlemix", 5)
     assert rebuild(Settings, {**describe(settings), "method.clean_scale": "auto"}) == settings
+
+
+@pytest.mark.parametrize(("method", "new", "old"), [("samix", "clean_weight", "clean"), ("recursivemix", "omega_scale", None)])
+def test_options_that_older_runs_call_otherwise_or_leave_out(method, new, old):
+    settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), method, 5)
+    described = describe(settings)
+    value = described.pop(f"method.{new}")
+    assert rebuild(Settings, {**described, **({f"method.{old}": value} if old else {})}) == settings

@@ -31,9 +31,7 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
 
     Fields that are missing, because the run is older than they are, get their defaults; unknown ones are a ValueError.
     """
-    if description.get("method.clean_scale") == "auto":  # what older runs say; the scale followed from the loss
-        scale = "per_class" if description["loss"] == "softmax_bce" else "plain"
-        description = {**description, "method.clean_scale": scale}
+    description = _renamed(description)
     hints, given = get_type_hints(kind), dict[str, Any]()
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass, which typing cannot say
     for path in description:
@@ -51,6 +49,19 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
         elif path in description:
             given[name] = _tuples(description[path])
     return kind(**given)
+
+
+def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A description of an older version in the words of this one: the scale of a loss followed from the training loss then."""
+    scale = "per_class" if description.get("loss") == "softmax_bce" else "plain"
+    changes: dict[str, Any] = {}
+    if description.get("method.clean_scale") == "auto":
+        changes["method.clean_scale"] = scale
+    if description.get("method") == "recursivemix" and "method.omega_scale" not in description:
+        changes["method.omega_scale"] = scale
+    if "method.clean" in description:
+        changes["method.clean_weight"] = description["method.clean"]
+    return {name: value for name, value in {**description, **changes}.items() if name != "method.clean"}
 
 
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:

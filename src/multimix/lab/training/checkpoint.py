@@ -130,6 +130,14 @@ def unflattened(checkpoint: Checkpoint, name: str) -> Any:
     return build(checkpoint.values[name])
 
 
+def _joined_names(states: Mapping[str, Any]) -> dict[str, Any]:
+    """One state of all modules; older checkpoints have a state for each."""
+    parts = [
+        {f"{name}.{key}": value for key, value in state.items()} for name, state in states.items() if isinstance(state, dict)
+    ]
+    return dict(states) if not parts else {key: value for part in parts for key, value in part.items()}
+
+
 def only(checkpoint: Checkpoint, *names: str) -> Checkpoint:
     """The parts that :func:`flattened` called by one of ``names``, as far as they are there."""
     tensors = {key: value for key, value in checkpoint.tensors.items() if key.partition("/")[0] in names}
@@ -193,7 +201,7 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     try:
         method = settings.method.bind(network, one, learn=False, generator=torch.Generator())
         if len(method.modules) > 0:
-            method.modules.load_state_dict(unflattened(checkpoint, "method"))
+            method.modules.load_state_dict(_joined_names(unflattened(checkpoint, "method")))
         network.load_state_dict(unflattened(checkpoint, "network"))
     except RuntimeError as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]

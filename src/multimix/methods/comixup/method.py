@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from ...checks import check_number, check_share, check_whole, checked_saliency
 from ...compiled import Backend
-from ...geometry.blocks import as_plane, block_saliency
+from ...geometry.grid import as_plane, block_saliency
 from ...plan import Plan
 from ...sampling import Sampler, check_path_options, sample_path
 from ..base import Method

@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ...geometry.blocks import areas, as_plane, borders, grid_of, spread
+from ...geometry.grid import areas, as_plane, borders, grid_of, spread
 from ...mixing import can_write_in_place, into, mix, rows_like
 from ...plan import Plan, check_size
 from ...precision import full_precision

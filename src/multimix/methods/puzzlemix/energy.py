@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...geometry.blocks import block_means, cut_finer
+from ...geometry.grid import block_means, cut_finer
 
 Array = NDArray[np.float64]
 LabelCost = Literal["l1", "l2", "l4"]

@@ -19,7 +19,8 @@ from ...checks import (
     per_channel,
 )
 from ...compiled import Backend
-from ...geometry.blocks import BlockPlan, as_plane, block_saliency, cut_finer, spread
+from ...geometry.blocks import BlockPlan
+from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
 from ...saliency import CleanPass, clean_pass
 from ...sampling import resolved
