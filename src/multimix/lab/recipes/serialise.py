@@ -2,10 +2,12 @@
 
 import ast
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
+from itertools import accumulate
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -81,12 +83,14 @@ def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:
     words: list[str] = []
     for given, text in changes.items():
         name = given.replace("-", "_")
-        if text.strip("()[] ") == "" and any(known == name or known.startswith(f"{name}.0.") for known in hints):
+        is_list = _holds_list(hints.get(name)) or any(known.startswith(f"{name}.0.") for known in hints)
+        if is_list and text.strip("()[] ") == "":
             others = {path: value for path, value in describe(settings).items() if not path.startswith(f"{name}.")}
             settings = rebuild(type(settings), {**others, name: []})
             continue
         if hints.get(name) is None:
             raise ValueError(_unknown(name, hints))
+        text = _tidy(name, hints[name], text)
         if _beyond_tyro(hints[name], text):
             settings = rebuild(type(settings), {**describe(settings), name: _literal(name, hints[name], text)})
         else:
@@ -141,19 +145,45 @@ def _unknown(name: str, hints: Mapping[str, Any]) -> str:
     return f"no field {name!r}{nearest(name, hints)}; --show lists all fields"
 
 
-def _words(text: str, hint: Any) -> list[str]:
-    """The words of a value as tyro takes them, from a list with commas, brackets or neither."""
+def _tidy(name: str, hint: Any, text: str) -> str:
+    """Whole numbers such as 1e2 written out, as tyro wants them. Numbers must be finite, and lists complete: no 1,,2 or (1, 2."""
     kinds = list(_kinds(hint))
-    if tuple in [get_origin(kind) for kind in kinds]:
+    if _holds_list(hint):
+        depths = list(accumulate({"(": 1, "[": 1, ")": -1, "]": -1}.get(sign, 0) for sign in text))
+        no_value = re.search(r"(^|[,(\[])\s*,", text)
+        no_comma = str not in kinds and re.search(r"[^\s,(\[]\s+[^\s,)\]]", text)
+        if min(depths) < 0 or depths[-1] != 0 or no_value or no_comma:
+            raise _misfit(name, hint, text)
+    if str in kinds or not {int, float} & {*kinds}:
+        return text
+
+    def number(match: re.Match[str]) -> str:
+        try:
+            value = float(match[0])
+        except ValueError:
+            return match[0]
+        if not math.isfinite(value):
+            raise _misfit(name, hint, text)
+        # A whole number stays as it is: a float would round a large seed.
+        whole = float not in kinds and value.is_integer() and not re.fullmatch(r"[+-]?\d+", match[0])
+        return str(int(value)) if whole else match[0]
+
+    return re.sub(r"[^\s,()\[\]]+", number, text)
+
+
+def _words(text: str, hint: Any) -> list[str]:
+    """The words of a value as tyro takes them, from a list with or without brackets."""
+    kinds = list(_kinds(hint))
+    if _holds_list(hint):
         text = re.sub(r"^\s*[(\[](.*)[)\]]\s*$", r"\1", text)
         # Words may have brackets of their own, such as width=(8, 16).
         words = re.split(r",(?![^(\[]*[)\]])" if str in kinds else r"[\s,()\[\]]+", text)
         words = [word.strip(" '\"") for word in words if word.strip()]
     else:
         words = [text.strip()]
-    python = {"none": "None"} if type(None) in kinds else {}
+    python = {"none": "None", "null": "None"} if type(None) in kinds else {}
     if bool in kinds:
-        python |= {"true": "True", "yes": "True", "on": "True", "false": "False", "no": "False", "off": "False"}
+        python |= dict.fromkeys(("true", "yes", "on", "1"), "True") | dict.fromkeys(("false", "no", "off", "0"), "False")
     return [python.get(word.lower(), word) for word in words]
 
 
@@ -162,6 +192,10 @@ def _kinds(hint: Any) -> Iterator[Any]:
     yield hint
     for inner in get_args(hint) if get_origin(hint) in (tuple, Union, UnionType) else ():
         yield from _kinds(inner) if inner is not Ellipsis else ()
+
+
+def _holds_list(hint: Any) -> bool:
+    return any(get_origin(kind) is tuple for kind in _kinds(hint))
 
 
 def _beyond_tyro(hint: Any, text: str) -> bool:
