@@ -157,7 +157,7 @@ def test_killed_while_it_takes_up_its_work_it_goes_on_to_the_same_bits(server, o
         ["on_file", "os.rename", "/epochs.csv$", "die"],
         ["on_file", "os.rename", "/steps.csv$", "die"],
     ]
-    if any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
+    if importlib.util.find_spec("tensorboard"):
         faults.append(["on_file", "open", r"/events\.out", "die"])
     assert [server.train(out, CUTMIX, fault=fault).code for fault in faults] == [CUT, *[KILLED] * (len(faults) - 1)]
     assert server.train(out, CUTMIX).code == DONE

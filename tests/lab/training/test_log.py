@@ -1,10 +1,10 @@
 import csv
+import importlib.util
 import json
 import math
 import os
 import resource
 import signal
-import struct
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,8 +12,9 @@ from dataclasses import asdict, fields
 
 import numpy
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
-from multimix.lab.training import log as module
 from multimix.lab.training.log import Epoch, Log, Step, read_epochs, read_steps
 
 HEAD = "update,epoch,rate,loss,accuracy,squared_grad_norm\n"
@@ -135,7 +136,7 @@ def test_a_killed_process_has_lost_no_line(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert read_steps(tmp_path) == [Step(update, 1, 0.1, 1 / update, 50.0, 2.0) for update in range(1, 8)]
-    assert [event["step"] for event in events(tmp_path) if event["values"]] == list(range(1, 8))
+    assert [event.step for event, values in events(tmp_path) if values] == list(range(1, 8))
 
 
 def test_epochs_in_both_files(tmp_path):
@@ -224,76 +225,17 @@ def test_a_folder_in_the_way_is_one_sentence(tmp_path):
 # ---- TensorBoard ----
 
 
-def crc32c(content):
-    """Bit by bit: the remainder modulo the reflected Castagnoli polynomial."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ 0x82F63B78 if crc & 1 else crc >> 1
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(content):
-    crc = crc32c(content)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def message(content):
-    """Fields of a protocol-buffer message: numbers as integers, fixed ones as floats, the rest as bytes."""
-    found, i = [], 0
-
-    def varint():
-        nonlocal i
-        value = shift = 0
-        while True:
-            value, shift, i = value | (content[i] & 127) << shift, shift + 7, i + 1
-            if content[i - 1] < 128:
-                return value
-
-    while i < len(content):
-        key = varint()
-        if key & 7 == 0:
-            value = varint()
-        elif key & 7 == 2:
-            size = varint()
-            value, i = content[i : i + size], i + size
-        else:
-            kind, size = {1: ("<d", 8), 5: ("<f", 4)}[key & 7]
-            (value,), i = struct.unpack(kind, content[i : i + size]), i + size
-        found.append((key >> 3, value))
-    return found
-
-
-def records(path):
-    content = path.read_bytes()
-    while content:
-        (size,) = struct.unpack("<Q", content[:8])
-        assert struct.unpack("<I", content[8:12])[0] == masked(content[:8])
-        event = content[12 : 12 + size]
-        assert struct.unpack("<I", content[12 + size : 16 + size])[0] == masked(event)
-        yield event
-        content = content[16 + size :]
-
-
 def events(folder):
-    """All events of a run in the order TensorBoard reads them."""
-    found = []
+    """All events of a run in the order TensorBoard reads them, and the values of each."""
     for path in sorted(folder.glob("events.out.tfevents.*")):
-        for record in records(path):
-            event = dict(message(record))
-            values = {}
-            for _, value in message(event.get(5, b"")):
-                point = dict(message(value))
-                values[point[1].decode()] = point[2]
-            found.append({"step": event.get(2), "version": event.get(3), "session": event.get(7), "values": values})
-    return found
+        for event in LegacyEventFileLoader(str(path)).Load():
+            yield event, {value.tag: value.simple_value for value in event.summary.value}
 
 
-def test_the_checksum():
-    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
-    for content in (b"", b"123456789", bytes(range(256))):
-        assert module._checksum(content) == struct.pack("<I", masked(content))
+def curves(folder):
+    """What TensorBoard shows: the steps of every curve."""
+    reader = EventAccumulator(str(folder)).Reload()
+    return {tag: [point.step for point in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
 
 
 def test_curves_of_updates_and_epochs(tmp_path):
@@ -303,16 +245,17 @@ def test_curves_of_updates_and_epochs(tmp_path):
         log.epoch([epoch(1)])
         log.epoch([epoch(1), epoch(2, error=12.5)])
         log.step(row(201)._replace(squared_grad_norm=1e300, loss=math.inf))
-    found = events(tmp_path)
-    assert found[0] == {"step": None, "version": b"brain.Event:2", "session": None, "values": {}}
-    assert found[1] == {"step": 1, "version": None, "session": b"\x08\x01", "values": {}}
+    (head, _), (session, _), *points = events(tmp_path)
+    assert head.file_version == "brain.Event:2"
+    assert (session.step, session.session_log.status) == (1, session.session_log.START)
+    steps, values = [event.step for event, _ in points], [values for _, values in points]
     single = numpy.float32
-    assert [event["step"] for event in found[2:]] == [1, 200, 5, 10, 201]
-    assert found[3]["values"] == {f"update/{name}": single(getattr(row(200), name)) for name in Step._fields[2:]}
+    assert steps == [1, 200, 5, 10, 201]
+    assert values[1] == {f"update/{name}": single(getattr(row(200), name)) for name in Step._fields[2:]}
     told = {name: value for name, value in asdict(epoch(2, error=12.5)).items() if name not in ("number", "updates")}
-    assert found[5]["values"] == {f"epoch/{name}": single(value) for name, value in told.items() if value is not None}
-    assert "epoch/error" not in found[4]["values"]
-    assert found[6]["values"]["update/loss"] == found[6]["values"]["update/squared_grad_norm"] == math.inf
+    assert values[3] == {f"epoch/{name}": single(value) for name, value in told.items() if value is not None}
+    assert "epoch/error" not in values[2]
+    assert values[4]["update/loss"] == values[4]["update/squared_grad_norm"] == math.inf
 
 
 def test_curves_do_not_double_after_a_crash(tmp_path):
@@ -325,46 +268,20 @@ def test_curves_do_not_double_after_a_crash(tmp_path):
         for update in range(8, 11):
             log.step(row(update))
         log.epoch([epoch(1), epoch(2)])
-    curves = {}
-    for event in events(tmp_path):
-        if event["session"]:  # as TensorBoard does
-            curves = {tag: [step for step in steps if step < event["step"]] for tag, steps in curves.items()}
-        for tag in event["values"]:
-            curves.setdefault(tag, []).append(event["step"])
-    assert curves["update/loss"] == list(range(1, 11))
-    assert curves["epoch/loss"] == [5, 10]
+    found = curves(tmp_path)
+    assert found["update/loss"] == list(range(1, 11))
+    assert found["epoch/loss"] == [5, 10]
 
 
 def test_two_logs_within_a_second_are_two_files_in_order(tmp_path):
     for start in range(5):
         logged(tmp_path, [start + 1], start=start, tensorboard=True)
-    assert [event["step"] for event in events(tmp_path) if event["values"]] == [1, 2, 3, 4, 5]
     assert len(list(tmp_path.glob("events*"))) == 5
+    assert curves(tmp_path)["update/loss"] == [1, 2, 3, 4, 5]
 
 
-def test_another_reader_agrees(tmp_path):
-    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
-    logged(tmp_path, range(1, 400), tensorboard=True)
-    (path,) = tmp_path.glob("events*")
-    read = [event_pb2.Event.FromString(record) for record in records(path)]
-    assert read[0].file_version == "brain.Event:2"
-    assert (read[1].step, read[1].session_log.status) == (1, event_pb2.SessionLog.START)
-    for update, event in enumerate(read[2:], start=1):
-        assert event.step == update
-        values = {value.tag: value.simple_value for value in event.summary.value}
-        assert values["update/loss"] == numpy.float32(row(update).loss)
-        assert len(values) == 4
-
-
-@pytest.mark.parametrize("installed", [(), ("tensorboard",), ("tensorboardX",)])
-def test_only_where_tensorboard_is_installed_unless_asked_for(tmp_path, monkeypatch, installed):
-    monkeypatch.setattr(module, "_installed", lambda package: package in installed)
-    for wanted, expected in ((None, bool(installed)), (True, True), (False, False)):
-        folder = tmp_path / str(wanted)
-        logged(folder, [1], tensorboard=wanted)
-        assert bool(list(folder.glob("events*"))) == expected
-
-
-def test_what_is_installed_is_found():
-    assert module._installed("json")
-    assert not module._installed("no_such_package_anywhere")
+@pytest.mark.parametrize("installed", [False, True])
+def test_only_where_tensorboard_is_installed(tmp_path, monkeypatch, installed):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: object() if installed else None)
+    logged(tmp_path, [1], tensorboard=None)
+    assert bool(list(tmp_path.glob("events*"))) == installed

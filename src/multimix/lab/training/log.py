@@ -6,10 +6,8 @@ as one that was not. ``epochs.csv`` and ``epochs.jsonl`` are written anew each t
 
 import importlib.util
 import json
-import math
 import os
 import statistics
-import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,7 +117,7 @@ _WHOLE = {field.name for field in fields(Epoch) if get_type_hints(Epoch)[field.n
 class Log:
     """The log in ``folder``, opened where ``updates`` are done and the epochs of ``history`` finished.
 
-    ``tensorboard`` decides whether there are event files, too; None means if TensorBoard or tensorboardX is installed. Lines of
+    ``tensorboard`` decides whether there are event files, too; None means if TensorBoard is installed. Lines of
     updates are handed to the system one by one, so a killed run keeps them; :meth:`flush` brings them to the disk.
     """
 
@@ -130,7 +128,7 @@ class Log:
         _cut_back(folder / STEPS, updates)
         self._shown = len(history)
         self._steps = _Growing(folder / STEPS)
-        wanted = _installed("tensorboard") or _installed("tensorboardX") if tensorboard is None else tensorboard
+        wanted = importlib.util.find_spec("tensorboard") is not None if tensorboard is None else tensorboard
         self._events = _Events(folder, updates) if wanted else None
 
     def step(self, row: Step) -> None:
@@ -272,69 +270,27 @@ class _Growing:
 
 
 class _Events:
-    """An event file as TensorBoard reads it: records of a length, an Event in protocol buffers, and checksums of both.
-
-    Written here and not by tensorboardX, because its writer blocks for ever when the disk is full: a thread of its own has died
-    then, and nobody empties the queue.
-    """
+    """An event file of TensorBoard; not by its SummaryWriter, whose thread prints a traceback when the disk is full."""
 
     def __init__(self, folder: Path, updates: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
         now = time.time_ns()
         # TensorBoard reads the files of a run in the order of their names.
-        self._file = _Growing(folder / f"events.out.tfevents.{now // 10**9}.{now % 10**9:09d}")
-        self._record(_stamp() + _field(3, b"brain.Event:2"))
-        # The start of a session: all that earlier files have from this update on is forgotten.
-        self._record(_stamp() + b"\x10" + _varint(updates + 1) + _field(7, b"\x08\x01"))
+        self._writer = RecordWriter(_Growing(folder / f"events.out.tfevents.{now // 10**9}.{now % 10**9:09d}"))
+        self._event = Event
+        self._add(file_version="brain.Event:2")
+        # The start of a session: TensorBoard forgets all that earlier files have from this update on.
+        self._add(step=updates + 1, session_log=SessionLog(status=SessionLog.START))
 
     def add(self, update: int, group: str, values: Mapping[str, Number]) -> None:
         """One point on the curve of every value that is there."""
-        points = (_point(f"{group}/{name}", value) for name, value in values.items() if value is not None)
-        self._record(_stamp() + b"\x10" + _varint(update) + _field(5, b"".join(points)))
+        points = [{"tag": f"{group}/{name}", "simple_value": value} for name, value in values.items() if value is not None]
+        self._add(step=update, summary={"value": points})
 
     def close(self) -> None:
-        self._file.close()
+        self._writer.close()
 
-    def _record(self, event: bytes) -> None:
-        length = struct.pack("<Q", len(event))
-        self._file.write(length + _checksum(length) + event + _checksum(event))
-
-
-def _stamp() -> bytes:
-    return b"\x09" + struct.pack("<d", time.time())
-
-
-def _point(tag: str, value: float) -> bytes:
-    # Four bytes are all it has, and struct refuses what does not fit.
-    value = value if not math.isfinite(value) or abs(value) < 3.4e38 else math.copysign(math.inf, value)
-    return _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
-    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
-
-
-def _shifted(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_CRC32C = tuple(_shifted(byte) for byte in range(256))
-
-
-def _checksum(content: bytes) -> bytes:
-    """CRC-32C, turned by 15 bits and moved by a constant, as the format wants it."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc = _CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    def _add(self, **content: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **content).SerializeToString())
