@@ -239,7 +239,7 @@ def test_fixed_block_needs_nothing():
 
 def test_clear_sentences():
     block, partner, size = made(), torch.tensor([1, 2, 0]), torch.Size((7, 5))
-    with pytest.raises(ValueError, match=re.escape("kappa must be at least 0, or None to take ρ as it is, got -1")):
+    with pytest.raises(ValueError, match="kappa must be finite and at least 0, or None, got -1"):
         MixBlock(network(), "2", CHANNELS, kappa=-1)
     with pytest.raises(ValueError, match="channels must be those of layer '2', at least 1, got 0"):
         MixBlock(network(), "2", 0)

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
@@ -25,6 +24,21 @@ WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
     "noise": ", which mixed_logits, mixed_loss and Mix(…, model=) make with the model",
 }
+
+
+def _keywords(kind: type[Any]) -> dict[str, bool]:
+    """The keywords of ``build`` and ``draw``, and whether they must be given."""
+    found: dict[str, bool] = {}
+    for function in (getattr(kind, name) for name in ("build", "draw") if hasattr(kind, name)):
+        for option in inspect.signature(function).parameters.values():
+            if option.kind is option.KEYWORD_ONLY and option.name != "generator":
+                found.setdefault(option.name, option.default is option.empty)
+    return found
+
+
+def _closed_options(kind: type[Any]) -> dict[str, tuple[Any, ...]]:
+    """The options that are annotated with a ``Literal``, and their values."""
+    return {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
 
 
 class Method(ABC):
@@ -44,6 +58,14 @@ class Method(ABC):
     name: ClassVar[str]
     layout: ClassVar[Literal["images", "points", "any"]] = "images"
     """Name and layout are set by :func:`multimix.methods.registry.register`."""
+    _keywords: ClassVar[Mapping[str, bool]]
+    _closed_options: ClassVar[Mapping[str, tuple[Any, ...]]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Now, and not with a cache when they are asked for: torch.compile traces through caches, and warns.
+        cls._keywords = _keywords(cls)
+        cls._closed_options = _closed_options(cls)
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
@@ -60,12 +82,12 @@ class Method(ABC):
     @property
     def accepts(self) -> tuple[str, ...]:
         """Names of all keywords that ``plan`` takes beside ``x`` and ``generator``: those of ``build`` and ``draw``."""
-        return tuple(_keywords(type(self)))
+        return tuple(self._keywords)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of the keywords that ``plan`` must be given: those without a default."""
-        return tuple(name for name, required in _keywords(type(self)).items() if required)
+        return tuple(name for name, required in self._keywords.items() if required)
 
     @property
     def mixes_at(self) -> tuple[str | None, ...]:
@@ -160,7 +182,7 @@ class PathMethod(Method):
     def __post_init__(self) -> None:
         check_path_options(self.k, 0, "iid")
         check_share("p", self.p)
-        for name, choices in _closed_options(type(self)).items():
+        for name, choices in self._closed_options.items():
             check_choice(name, getattr(self, name), choices)
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
@@ -284,25 +306,6 @@ def descriptions(method: Method) -> dict[str, NewNetwork]:
 def trained_parameters(method: Method) -> list[nn.Parameter]:
     """The weights of a method's own networks that an optimiser has to train beside those of the model."""
     return [weight for weight in method.modules.parameters() if weight.requires_grad]
-
-
-@cache
-def _keywords(kind: type[Method]) -> dict[str, bool]:
-    """The keywords of ``build`` and ``draw``, and whether they must be given."""
-    found: dict[str, bool] = {}
-    for function in (getattr(kind, name) for name in ("build", "draw") if hasattr(kind, name)):
-        for option in inspect.signature(function).parameters.values():
-            if option.kind is option.KEYWORD_ONLY and option.name != "generator":
-                found.setdefault(option.name, option.default is option.empty)
-    return found
-
-
-@cache
-def _closed_options(kind: type[Method]) -> dict[str, tuple[Any, ...]]:
-    """The options that are annotated with a ``Literal``, and their values."""
-    hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # methods are dataclasses
-    return {name: get_args(hints[name]) for name in names if get_origin(hints[name]) is Literal}
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:
