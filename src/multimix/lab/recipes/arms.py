@@ -85,7 +85,7 @@ def counts_k(arm: str) -> bool:
 
 
 def _check_together(settings: Settings, arm: str) -> None:
-    """Raise one sentence unless arm, network and augmentation are for what the data are."""
+    """Raise ValueError unless arm, network and augmentation are for what the data are."""
     layout: Layout = settings.data.entry().layout
     other: Layout = "images" if layout == "points" else "points"
     rest, network = f"is for {WORDS[other]}, and {settings.data.name} has {WORDS[layout]}", settings.network.name

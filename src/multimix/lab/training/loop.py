@@ -1,7 +1,7 @@
 """A training that can be stopped anywhere: epochs of updates, measured, logged, evaluated, written to checkpoints.
 
 Batches, draws and everything else random are functions of (seed, epoch, step), so a checkpoint holds the weights, the optimiser
-and a few counters, and a run that goes on from it ends with the same bits as one that was never stopped.
+and a few counters, and a run that resumes from it ends bit-exactly as one that was never stopped.
 """
 
 import math

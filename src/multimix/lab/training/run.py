@@ -100,7 +100,7 @@ def planned(
 
 
 def _check_changes(recipe: Recipe, scale: Scale, changes: Mapping[str, str]) -> None:
-    """Raise one sentence for a field that is set elsewhere, so that a change of it would come to nothing."""
+    """Raise ValueError for a field that is set elsewhere, so that a change of it would come to nothing."""
     hidden = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
     for path in changes:
         if recipe.settings(scale).phases and path in hidden:
