@@ -27,3 +27,17 @@ def bar(words: str) -> Callable[[Sequence[Item]], Iterable[Item]]:
 def note(sentence: str) -> None:
     """A sentence on the error stream."""
     print(sentence, file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    """A time in words, to within a few per cent.
+
+    >>> duration(99.4), duration(3540), duration(3700), duration(200_000)
+    ('99 s', '59 min', '1 h 2 min', '2 d 8 h')
+    """
+    if round(seconds) < 100:
+        return f"{round(seconds)} s"
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

@@ -8,8 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from ..terminal import duration
 from ..training.log import EPOCH_LINES
-from ..training.progress import spoken
 from ..training.run import Run
 from .plan import rows_per_sample
 
@@ -85,7 +85,7 @@ class Display:
 
     def _left(self) -> str:
         (task,) = (task for task in self._progress.tasks if task.id == self._all)
-        return f", {spoken(task.time_remaining)} left" if task.time_remaining else ""
+        return f", {duration(task.time_remaining)} left" if task.time_remaining else ""
 
 
 def run_label(run: Run) -> str:
