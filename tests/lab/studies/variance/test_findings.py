@@ -8,7 +8,7 @@ from multimix.lab.studies.variance.cases import QUICK
 from multimix.lab.studies.variance.findings import findings, interval, number
 from multimix.lab.studies.variance.measure import MeasuredVariance
 from multimix.lab.studies.variance.parts import SampledParts
-from multimix.lab.studies.variance.study import Side, VarianceResult, setups
+from multimix.lab.studies.variance.study import SETUPS, Side, VarianceResult
 from variance_oracle import table_enumeration
 
 KS = (1, 3, 5, 7, 9)
@@ -26,8 +26,8 @@ def outcome(*, fall=0.1, parts=(30.0, 20.0, 0.05), side=2.0, per_pair=1.3, strat
         ratio = None if setup.sampler == "stratified" else Estimate(value / (1 if setup.pairing == "permutation" else 0.52), 0.01)
         return MeasuredVariance(k, Estimate(value, 0.02 * value), Estimate(value + 1, 0.1), value / 9, ratio)
 
-    measured = {setup: {k: row(setup, k) for k in KS} for setup in setups()}
-    some = measured[setups()[0]][5]
+    measured = {setup: {k: row(setup, k) for k in KS} for setup in SETUPS}
+    some = measured[SETUPS[0]][5]
     two = Side(
         100,
         50,

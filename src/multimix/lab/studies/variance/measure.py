@@ -1,6 +1,6 @@
 """Monte Carlo: the variance of a training step's gradient at fixed weights, batch by batch as training would draw them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, get_args
 
@@ -29,13 +29,6 @@ class MeasuredVariance(NamedTuple):
     squared_norm: Estimate
     printed: float
     ratio: Estimate | None
-
-
-class Batch(NamedTuple):
-    """Indices of samples ``rows [n]`` and the plan for them, of which the first B pairs count."""
-
-    rows: Tensor
-    plan: Plan
 
 
 def measure_variance(
@@ -81,45 +74,40 @@ def grads_of_steps(
     grads: Gradients, method: PairMethod, batch: int, pairing: Pairing, replicates: int, generator: Generator, by_step: bool
 ) -> Tensor:
     """``[R, D]``, or ``[R, K, D]`` by step: the gradients at K shares in random order, of which the first few are fewer draws."""
-    found, waiting = [], []
+    found = []
     most = max(1, ROWS // (method.k * batch))
-    for number, drawn in enumerate(_batches(grads.x, method, batch, pairing, replicates, generator), start=1):
-        waiting.append(drawn._replace(plan=_shuffled(drawn.plan, generator)) if by_step else drawn)
-        if len(waiting) == most or number == replicates:
-            rows = torch.stack([one.rows for one in waiting])
-            found.append(grads.of_plans([one.plan for one in waiting], rows, batch, by_step=by_step))
-            waiting = []
+    for start in range(0, replicates, most):
+        drawn = [_draw_batch(grads.x, method, batch, pairing, generator, by_step) for _ in range(min(most, replicates - start))]
+        found.append(
+            grads.of_plans([plan for _, plan in drawn], torch.stack([rows for rows, _ in drawn]), batch, by_step=by_step)
+        )
     return torch.cat(found)
 
 
-def _batches(
-    x: Tensor, method: PairMethod, batch: int, pairing: Pairing, replicates: int, generator: Generator
-) -> Iterator[Batch]:
-    for _ in range(replicates):
-        if pairing == "permutation":
-            rows = torch.randperm(len(x), generator=generator)[:batch]
-            partner = random_partner(batch, derange=method.derange, generator=generator)
-        else:
-            # The second half of the rows holds the partners of the first.
-            rows = torch.randint(len(x), (2 * batch,), generator=generator)
-            partner = torch.arange(2 * batch).roll(batch)
-        lam = sample_path(
-            method.k, method.alpha, rows=batch if method.per_pair else 1, sampler=method.sampler, generator=generator
-        )
-        if method.per_pair and pairing == "independent":
-            lam = torch.cat([lam, lam], dim=1)
-        yield Batch(rows, method.plan(x[rows], partner=partner, lam=lam, generator=generator))
-
-
-def _shuffled(plan: Plan, generator: Generator) -> Plan:
-    """The plan with every pair's path out of order: of a sorted path, the first share is the smallest and no Beta draw."""
-    assert isinstance(plan, SharePlan)
-    order = torch.rand(plan.share.shape, generator=generator).argsort(0)
-    return replace(plan, share=plan.share.gather(0, order))
+def _draw_batch(
+    x: Tensor, method: PairMethod, batch: int, pairing: Pairing, generator: Generator, shuffle: bool
+) -> tuple[Tensor, Plan]:
+    """Indices of samples ``rows [n]`` and the plan for them, of which the first B pairs count."""
+    if pairing == "permutation":
+        rows = torch.randperm(len(x), generator=generator)[:batch]
+        partner = random_partner(batch, derange=method.derange, generator=generator)
+    else:
+        # The second half of the rows holds the partners of the first.
+        rows = torch.randint(len(x), (2 * batch,), generator=generator)
+        partner = torch.arange(2 * batch).roll(batch)
+    lam = sample_path(method.k, method.alpha, rows=batch if method.per_pair else 1, sampler=method.sampler, generator=generator)
+    if method.per_pair and pairing == "independent":
+        lam = torch.cat([lam, lam], dim=1)
+    plan = method.plan(x[rows], partner=partner, lam=lam, generator=generator)
+    if shuffle:
+        # The first share of a sorted path is the smallest, and no Beta draw.
+        assert isinstance(plan, SharePlan)
+        order = torch.rand(plan.share.shape, generator=generator).argsort(0)
+        plan = replace(plan, share=plan.share.gather(0, order))
+    return rows, plan
 
 
 def _measured(k: int, grad: Tensor, first: Tensor | None = None) -> MeasuredVariance:
-    own = deviations(grad)
-    norm = squared_norm(grad)
+    own, norm = deviations(grad), squared_norm(grad)
     printed = norm.value - float(grad.double().norm(dim=1).mean()) ** 2
     return MeasuredVariance(k, mean_estimate(own), norm, printed, None if first is None else paired_ratio(own, first))

@@ -10,7 +10,7 @@ from ....checks import check_choice
 from ....sampling import Sampler
 from ...storage import Store
 from ..files import one_thread
-from .cases import Data, TrainedCase, VarianceSettings, train_weights, trained_case
+from .cases import Data, VarianceSettings, train_weights, trained_case
 from .measure import MeasuredVariance, Pairing, measure_variance
 from .parts import SampledParts, enumerate_pairs, enumeration_from, sampled_components, sampled_from
 from .theory import Components, Enumeration, Estimate, Range, crossover, large_batch_variance, multimix_variance
@@ -34,6 +34,9 @@ class Setup(NamedTuple):
         return f"{self.pairing}-{'pair' if self.per_pair else 'batch'}-{self.sampler}"
 
 
+SETUPS = [Setup(pairing, own, sampler) for sampler, pairing, own in product(SAMPLERS, get_args(Pairing), (False, True))]
+
+
 class Side(NamedTuple):
     """Proposition 2 at one batch size: multi-mix (B, K) and mixup of K·B pairs with one λ, measured and by formula."""
 
@@ -43,12 +46,6 @@ class Side(NamedTuple):
     large: MeasuredVariance
     multi_formula: Estimate
     large_formula: Estimate
-
-
-def setups() -> list[Setup]:
-    """Every combination of sampler, pairing and λ per batch or pair."""
-    every = product(SAMPLERS, get_args(Pairing), (False, True))
-    return [Setup(pairing, per_pair, sampler) for sampler, pairing, per_pair in every]
 
 
 @dataclass(frozen=True)
@@ -83,18 +80,17 @@ class VarianceResult:
             return None
         return self.enumeration.permutation_variance(k=k, batch=self.settings.batch, per_pair=per_pair)
 
-    def at(self, pairing: Pairing, k: int, *, per_pair: bool = False, sampler: Sampler = "iid") -> MeasuredVariance:
-        """One measurement."""
-        return self.measured[Setup(pairing, per_pair, sampler)][k]
+    def at(self, pairing: Pairing, k: int, *, per_pair: bool = False) -> MeasuredVariance:
+        """The measurement with iid λ."""
+        return self.measured[Setup(pairing, per_pair, "iid")][k]
 
     def plain(self) -> dict[str, Any]:
         """Everything as JSON can hold it; a bound that does not exist is null."""
-        b_0 = self.crossover
         return {
             "settings": asdict(self.settings),
             "accuracy": self.accuracy,
             "components": asdict(self.components),
-            "crossover": {name: value if value < float("inf") else None for name, value in b_0._asdict().items()},
+            "crossover": {name: value if value < float("inf") else None for name, value in self.crossover._asdict().items()},
             "sampled": asdict(self.sampled),
             "enumeration": None if self.enumeration is None else asdict(self.enumeration),
             "measured": {setup.name: [_plain(row) for row in rows.values()] for setup, rows in self.measured.items()},
@@ -111,31 +107,23 @@ class VarianceResult:
 
 def result_from_pieces(settings: VarianceSettings, pieces: dict[str, dict[str, Any]]) -> VarianceResult:
     """The result from the finished pieces."""
-    sampled = sampled_from(pieces["sampled"])
     enumeration = enumeration_from(pieces["enumerated"]) if settings.every_pair else None
-    measured = {}
-    for setup in setups():
-        rows = [_measured(row) for row in pieces[setup.name]["measured"]]
-        measured[setup] = {row.k: row for row in rows}
-    parts = sampled.components if enumeration is None else enumeration.components
-    sides = {side: found for side in ("low", "high") if (found := _side(settings, parts, pieces, side)) is not None}
-    weights = pieces["weights"]
+    measured = {setup: {row["k"]: _measured(row) for row in pieces[setup.name]["measured"]} for setup in SETUPS}
+    parts, sides, k = _components(settings, pieces), {}, settings.compared_k
+    for side in ("low", "high"):
+        multi, large = (pieces[f"{side}-{kind}"] for kind in ("multi", "large"))
+        if multi["measured"] is not None:
+            batch = multi["batch"]
+            formulas = multimix_variance(parts, k=k, batch=batch), large_batch_variance(parts, rows=k * batch)
+            sides[side] = Side(batch, multi["replicates"], _measured(multi["measured"]), _measured(large["measured"]), *formulas)
+    weights, sampled = pieces["weights"], sampled_from(pieces["sampled"])
     return VarianceResult(settings, weights["accuracy"], len(weights["weights"]), sampled, enumeration, measured, sides)
 
 
-def _side(settings: VarianceSettings, parts: Components, pieces: dict[str, dict[str, Any]], side: str) -> Side | None:
-    multi, large = (pieces[f"{side}-{kind}"] for kind in ("multi", "large"))
-    if multi["measured"] is None or large["measured"] is None:
-        return None
-    batch, k = multi["batch"], settings.compared_k
-    return Side(
-        batch,
-        multi["replicates"],
-        _measured(multi["measured"]),
-        _measured(large["measured"]),
-        multimix_variance(parts, k=k, batch=batch),
-        large_batch_variance(parts, rows=k * batch),
-    )
+def _components(settings: VarianceSettings, pieces: dict[str, dict[str, Any]]) -> Components:
+    if settings.every_pair:
+        return enumeration_from(pieces["enumerated"]).components
+    return sampled_from(pieces["sampled"]).components
 
 
 def _measured(row: dict[str, Any]) -> MeasuredVariance:
@@ -149,11 +137,8 @@ def _plain(row: Any) -> Any:
     return {name: _plain(value) for name, value in row._asdict().items()} if hasattr(row, "_asdict") else row
 
 
-class Unit(NamedTuple):
-    """One piece of the work on one data set."""
-
-    data: Data
-    name: str
+# A data set and the name of one piece of the work on it.
+Unit = tuple[Data, str]
 
 
 def run_study(
@@ -172,20 +157,20 @@ def run_study(
         check_choice("data set", data, get_args(Data))
     on = tuple(dict.fromkeys(on))
     stores = {data: Store(out, f"variance-{data}", settings[data], note) for data in on}
+    pieces: dict[Data, dict[str, Any]] = {data: {} for data in on}
+    units = [(data, name) for data in on for name in unit_names(settings[data])]
     with one_thread():
-        units = [Unit(data, name) for data in on for name in unit_names(settings[data])]
         for data, name in progress(units):
             if stores[data].get(name) is None and not rebuild:
-                stores[data].put(name, compute_piece(name, settings[data], stores[data]))
+                stores[data].put(name, compute_piece(name, settings[data], pieces[data]))
+            pieces[data][name] = stores[data].get(name)
     results = []
     for data in on:
-        stored = {name: stores[data].get(name) for name in unit_names(settings[data])}
-        pieces = {name: piece for name, piece in stored.items() if piece is not None}
-        missing = [name for name in stored if name not in pieces]
+        missing = [name for name, piece in pieces[data].items() if piece is None]
         if missing:
-            note(f"{data} is left out: {len(missing)} of {len(stored)} pieces are missing, the first is {missing[0]}")
+            note(f"{data} is left out: {len(missing)} of {len(pieces[data])} pieces are missing, the first is {missing[0]}")
         else:
-            results.append(result_from_pieces(settings[data], pieces))
+            results.append(result_from_pieces(settings[data], pieces[data]))
     if not results:
         raise ValueError(f"{str(out)!r} holds no finished data set; leave out rebuild to compute it")
     return results
@@ -194,55 +179,34 @@ def run_study(
 def unit_names(settings: VarianceSettings) -> list[str]:
     """The pieces of the work on one data set, in an order in which each finds what it needs."""
     parts = ["weights", "sampled", *(["enumerated"] if settings.every_pair else [])]
-    return [
-        *parts,
-        *(setup.name for setup in setups()),
-        *("-".join(both) for both in product(("low", "high"), ("multi", "large"))),
-    ]
+    return [*parts, *(setup.name for setup in SETUPS), "low-multi", "low-large", "high-multi", "high-large"]
 
 
-def compute_piece(name: str, settings: VarianceSettings, store: Store) -> dict[str, Any]:
-    """The result of one piece."""
+def compute_piece(name: str, settings: VarianceSettings, pieces: dict[str, Any]) -> dict[str, Any]:
+    """The result of one piece, from those before it."""
     if name == "weights":
         return train_weights(settings)
-    case = trained_case(settings, _stored_piece(store, "weights")["weights"])
-    model, method, x, y = case
+    model, method, x, y = trained_case(settings, pieces["weights"]["weights"])
     if name == "sampled":
         sizes = {"pairs": settings.pairs, "groups": settings.groups, "group": settings.group, "nodes": settings.nodes}
         return asdict(sampled_components(model, method, x, y, **sizes, seed=settings.seed))
     if name == "enumerated":
         return asdict(enumerate_pairs(model, method, x, y, nodes=settings.nodes))
-    for number, setup in enumerate(setups(), start=1):
+    for number, setup in enumerate(SETUPS, start=1):
         if name == setup.name:
             method = replace(method, per_pair=setup.per_pair, sampler=setup.sampler)
             ks = settings.ks if setup.sampler == "iid" else settings.stratified_ks
             sizes = {"batch": settings.batch, "replicates": settings.replicates, "seed": 100 * settings.seed + number}
             found = measure_variance(model, method, x, y, ks=ks, pairing=setup.pairing, **sizes)
             return {"measured": [row._asdict() for row in found]}
+    # Multi-mix (B, K) or mixup of K·B pairs with one λ, at a quarter of B_0 or at four times B_0.
     side, kind = name.split("-")
-    return _compare_at_crossover(settings, case, side, kind, store)
-
-
-def _compare_at_crossover(settings: VarianceSettings, case: TrainedCase, side: str, kind: str, store: Store) -> dict[str, Any]:
-    """Multi-mix (B, K) or mixup of K·B pairs with one λ, at a quarter of B_0 or at four times B_0."""
-    parts = sampled_from(_stored_piece(store, "sampled")).components
-    if settings.every_pair:
-        parts = enumeration_from(_stored_piece(store, "enumerated")).components
-    k, factor = settings.compared_k, 0.25 if side == "low" else 4.0
-    batch = crossover(parts).value * factor
+    k, batch = settings.compared_k, crossover(_components(settings, pieces)).value * (0.25 if side == "low" else 4.0)
     if not batch * k * FEWEST <= settings.rows:
         return {"measured": None, "batch": None, "replicates": 0}
     batch = max(1, round(batch))
     replicates = int(min(max(settings.rows // (batch * k), FEWEST), MOST))
     ks, rows = ((k,), batch) if kind == "multi" else ((1,), batch * k)
     seed = 100 * settings.seed + 50 + ("low", "high").index(side) * 2 + ("multi", "large").index(kind)
-    model, method, x, y = case
     found = measure_variance(model, method, x, y, ks=ks, batch=rows, pairing="independent", replicates=replicates, seed=seed)
     return {"measured": found[0]._asdict(), "batch": batch, "replicates": replicates}
-
-
-def _stored_piece(store: Store, name: str) -> dict[str, Any]:
-    piece = store.get(name)
-    if piece is None:
-        raise ValueError(f"{name} is missing in {str(store.folder)!r}; run the study again to compute it")
-    return piece
