@@ -7,12 +7,14 @@ from .parts import ratio
 from .study import Side, VarianceResult
 from .theory import Estimate, large_batch_variance
 
+TOO_LARGE = "Proposition 2 was not measured on both sides of B_0: its batches there are too large for the time of this study."
 
-def number(value: float, digits: int = 3) -> str:
-    """``value`` with so many significant digits, without an exponent; thousands are grouped."""
+
+def number(value: float) -> str:
+    """``value`` with three significant digits, without an exponent; thousands are grouped."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "∞"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{places}f}"
 
 
@@ -30,7 +32,8 @@ def findings(result: VarianceResult) -> list[str]:
         _closed_form(result),
         _drop(result),
         _crossover(result),
-        *_sides(result),
+        *(_side(result, name, side) for name, side in result.sides.items()),
+        *([TOO_LARGE] if len(result.sides) < 2 else []),
         _plug_in(result),
         _per_pair(result),
         _stratified(result),
@@ -101,15 +104,6 @@ def _crossover(result: VarianceResult) -> str:
         f"multi-mix with K = {k} and {number(large.value)} for mixup of {k * batch} pairs with one λ: {lower} has the lower "
         "variance."
     )
-
-
-def _sides(result: VarianceResult) -> list[str]:
-    found = [_side(result, name, side) for name, side in result.sides.items()]
-    if len(found) < 2:
-        found.append(
-            "Proposition 2 was not measured on both sides of B_0: its batches there are too large for the time of this study."
-        )
-    return found
 
 
 def _side(result: VarianceResult, name: str, side: Side) -> str:

@@ -1,7 +1,7 @@
 """The report of the variance study: the two propositions as they hold, figures, tables, and the table for the terminal."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from .findings import findings, interval, number
 from .measure import Pairing
 from .parts import ratio
 from .study import SAMPLERS, Setup, Unit, VarianceResult, run_study
-from .theory import Components, Estimate, crossover, large_batch_variance, multimix_variance
+from .theory import crossover, large_batch_variance, multimix_variance
 
 # Short lines without columns, since they wrap on a phone.
 SYMBOLS = """\
@@ -142,8 +142,9 @@ def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequ
         data = result.settings.data
         parts += [heading(NAMES[data]), paragraph(_description(result))]
         parts += [paragraph(sentence, finding=True) for sentence in sentences[data]]
+        alt = f"{NAMES[data]}: variance against K for independent pairs and for permutations, and against B around B_0"
         # Three panels side by side would be too small to read on a phone, where the figure scrolls instead.
-        wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], _alt(result))}</div></div>'
+        wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], alt)}</div></div>'
         parts += [wide, paragraph(_caption(result)), _parts_table(result), _k_table(result)]
         parts += [_sides_table(result)] if result.sides else []
     return document(TITLE, LEAD, [*parts, *_methods(results)])
@@ -178,12 +179,6 @@ def _description(result: VarianceResult) -> str:
     )
 
 
-def _alt(result: VarianceResult) -> str:
-    return (
-        f"{NAMES[result.settings.data]}: variance against K for independent pairs and for permutations, and against B around B_0"
-    )
-
-
 def _caption(result: VarianceResult) -> str:
     exact = "lines in the middle are exact" if result.enumeration is not None else "there is no exact line in the middle"
     return (
@@ -212,11 +207,13 @@ def _k_table(result: VarianceResult) -> str:
         for k in result.settings.ks:
             free, bound = (result.at(pairing, k, per_pair=per_pair) for pairing in ("independent", "permutation"))
             formula, exact = result.formula(k, per_pair=per_pair), result.exact(k, per_pair=per_pair)
+            assert bound.ratio is not None  # with iid λ all K share their draws
+            relative = interval(bound.ratio) if bound.ratio.half > 0 else "1"
             rows.append(
                 [
                     f"λ per {'pair' if per_pair else 'batch'}, K = {k}",
                     *(interval(free.variance), interval(formula), f"{ratio(free.variance, formula).value:.3f}"),
-                    *(interval(bound.variance), "–" if exact is None else number(exact), _relative(bound.ratio)),
+                    *(interval(bound.variance), "–" if exact is None else number(exact), relative),
                     interval(bound.squared_norm),
                 ]
             )
@@ -224,10 +221,6 @@ def _k_table(result: VarianceResult) -> str:
     return table(
         head, rows, f"Trace variance at B = {result.settings.batch}, iid λ. The last three columns belong to permutations."
     )
-
-
-def _relative(found: Estimate | None) -> str:
-    return "–" if found is None else interval(found) if found.half > 0 else "1"
 
 
 def _sides_table(result: VarianceResult) -> str:
@@ -284,9 +277,16 @@ def variance_figure(result: VarianceResult) -> bytes:
         axes.set_xlabel("K, interpolations per pair")
     independent.set_ylabel(f"trace variance of the gradient, B = {result.settings.batch}")
     _around_crossover(sizes, result)
-    sheet.legend(
-        handles=_legend_handles(result.enumeration is not None), loc="outside lower left", ncols=6, fontsize=8.5, frameon=False
-    )
+    # What colours, dots and lines of the first two panels mean.
+    line = "closed form" if result.enumeration is None else "closed form (left), exact (middle)"
+    handles = [
+        *(Line2D([], [], color=colour, lw=5, label=LAM_NAMES[per_pair]) for per_pair, colour in COLOURS.items()),
+        Line2D([], [], color=INK, lw=1.4, label=line),
+        Line2D([], [], color=GREY, lw=1.2, ls="--", label="closed form, one λ per batch"),
+        Line2D([], [], color=INK, marker="o", ms=5, ls="", label="measured, iid λ"),
+        Line2D([], [], color=INK, marker="o", ms=5, ls="", mfc="white", label="measured, stratified λ"),
+    ]
+    sheet.legend(handles=handles, loc="outside lower left", ncols=6, fontsize=8.5, frameon=False)
     return png(sheet)
 
 
@@ -311,23 +311,17 @@ def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
     _plain(axes)
 
 
-def _legend_handles(exact: bool) -> list[Line2D]:
-    """What colours, dots and lines of the first two panels mean."""
-    return [
-        *(Line2D([], [], color=colour, lw=5, label=LAM_NAMES[per_pair]) for per_pair, colour in COLOURS.items()),
-        Line2D([], [], color=INK, lw=1.4, label="closed form (left), exact (middle)" if exact else "closed form"),
-        Line2D([], [], color=GREY, lw=1.2, ls="--", label="closed form, one λ per batch"),
-        Line2D([], [], color=INK, marker="o", ms=5, ls="", label="measured, iid λ"),
-        Line2D([], [], color=INK, marker="o", ms=5, ls="", mfc="white", label="measured, stratified λ"),
-    ]
-
-
 def _around_crossover(axes: Any, result: VarianceResult) -> None:
     b_0, k, parts = result.crossover, result.settings.compared_k, result.components
     middle = b_0.value if math.isfinite(b_0.value) else 1000.0
     batches = np.unique(np.geomspace(max(1.0, middle / 40), middle * 12, 80).round().astype(int)).tolist()
-    for kind, words, colour, values in _curves(parts, k, batches):
-        axes.plot(batches, values, color=colour, lw=1.4, ls="-" if kind else "--", label=words)
+    curves = [
+        ("multi", f"multi-mix, B pairs, K = {k}", BLUE, [multimix_variance(parts, k=k, batch=b) for b in batches]),
+        ("large", f"mixup, {k}·B pairs, one λ", ORANGE, [large_batch_variance(parts, rows=k * b) for b in batches]),
+        ("", f"mixup, {k}·B pairs, a λ each", GREY, [large_batch_variance(parts, rows=k * b, per_pair=True) for b in batches]),
+    ]
+    for kind, words, colour, values in curves:
+        axes.plot(batches, [each.value for each in values], color=colour, lw=1.4, ls="-" if kind else "--", label=words)
         for side in result.sides.values() if kind else ():
             found = getattr(side, kind).variance
             axes.errorbar([side.batch], [found.value], [found.half], fmt="o", ms=5, color=colour, elinewidth=1.2, capsize=2)
@@ -341,14 +335,6 @@ def _around_crossover(axes: Any, result: VarianceResult) -> None:
     axes.set_title("multi-mix against a large batch", fontsize=10.5)
     axes.legend(fontsize=7.5, frameon=False, loc="lower left")
     _plain(axes)
-
-
-def _curves(parts: Components, k: int, batches: list[int]) -> Iterator[tuple[str, str, str, list[float]]]:
-    """What is measured of it, name, colour and values by formula."""
-    yield "multi", f"multi-mix, B pairs, K = {k}", BLUE, [multimix_variance(parts, k=k, batch=b).value for b in batches]
-    for kind, words, colour in (("large", "one λ", ORANGE), ("", "a λ each", GREY)):
-        values = [large_batch_variance(parts, rows=k * b, per_pair=not kind).value for b in batches]
-        yield kind, f"mixup, {k}·B pairs, {words}", colour, values
 
 
 def _plain(axes: Any) -> None:
