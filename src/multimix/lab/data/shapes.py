@@ -1,12 +1,10 @@
 """Five kinds of synthetic bodies as clouds of points: a data set that needs no files, and pictures of clouds."""
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import torch
 from PIL import Image, ImageDraw
@@ -44,34 +42,11 @@ def read_shapes(folder: str | Path | None = None) -> Splits[Clouds]:
 
     Each lies in the unit sphere, centred, turned around the vertical at random, with noise of 0.05 of its radius on the points.
     """
-    x = split(PER_KIND, TEST_PER_KIND, POINTS, seeded(SEED))
-    kinds = tuple(KINDS)
-    return Splits("shapes", {"train": Clouds(x.x, x.label, kinds), "test": Clouds(x.x_test, x.label_test, kinds)})
-
-
-class Split(NamedTuple):
-    """Clouds ``[M, N, 3]`` and kinds ``[M]`` for training and for the test."""
-
-    x: Tensor
-    label: Tensor
-    x_test: Tensor
-    label_test: Tensor
-
-    def digest(self) -> str:
-        """A short name for exactly this split."""
-        whole = hashlib.sha256()
-        for part in self:
-            whole.update(part.numpy().tobytes())
-        return whole.hexdigest()[:16]
-
-
-def split(
-    per_kind: int, test_per_kind: int, points: int, generator: Generator, *, noise: float = 0.05, upright: bool = True
-) -> Split:
-    """Fresh bodies, as many of each kind: ``per_kind`` for training, ``test_per_kind`` for the test."""
-    label, label_test = (torch.arange(len(KINDS)).repeat_interleave(count) for count in (per_kind, test_per_kind))
-    x, x_test = (bodies(kind, points, generator, noise=noise, upright=upright) for kind in (label, label_test))
-    return Split(x, label, x_test, label_test)
+    generator, parts = seeded(SEED), {}
+    for part, count in (("train", PER_KIND), ("test", TEST_PER_KIND)):
+        label = torch.arange(len(KINDS)).repeat_interleave(count)
+        parts[part] = Clouds(bodies(label, POINTS, generator), label, tuple(KINDS))
+    return Splits("shapes", parts)
 
 
 def bodies(label: Tensor, points: int, generator: Generator, *, noise: float = 0.05, upright: bool = True) -> Tensor:
