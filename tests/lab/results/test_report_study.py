@@ -55,7 +55,7 @@ def test_every_comparison_is_a_paired_t_test_with_holms_correction():
 def test_sentences_count_what_shows():
     ece = {key: [1.0, 2.0, 3.5] for key in LAST} | {("mixup", 5): [9.0, 10.2, 11.1]}
     (study,) = studies(rows(ece), {"made_up": RECIPE})
-    error_none, error_one, ece_none, ece_one = findings(study)
+    error_none, error_one, ece_none, ece_one = findings(study)[:4]
     assert error_none.startswith("3 comparisons of error with no mixing: lower in 2 (mixup K = 1 ")
     assert "higher in 0, not told apart in 1" in error_none
     assert "n = 3" in error_none
@@ -64,6 +64,48 @@ def test_sentences_count_what_shows():
     assert "not told apart in 2" in ece_none
     assert "higher in 1 (mixup K = 5 " in ece_one
     assert study.compared(ECE)[0].measure == ECE
+
+
+def with_costs(seconds, confidence=None):
+    """Rows whose CPU seconds and confidence depend on the arm and K; accuracy is 70 %."""
+    made = []
+    for row in rows(device="cpu"):
+        key = row["arm"], row["k"]
+        epochs = [{**epoch, "cpu_seconds": seconds[key]} for epoch in row["epochs"]]
+        numbers = {} if confidence is None else {"calibration": {"numbers": {"confidence": confidence[key], "accuracy": 70.0}}}
+        made.append({**row, "epochs": epochs, "evaluations": numbers})
+    return made
+
+
+COSTS = {("none", 1): 1.0, ("mixup", 1): 2.0, ("mixup", 5): 5.0, ("puzzlemix", 5): 9.0}
+
+
+def sentences(made):
+    (study,) = studies(made, {"made_up": RECIPE})
+    return findings(study)
+
+
+def test_confidence_is_said_with_its_direction_where_it_was_measured():
+    confidence = {("none", 1): 74.5, ("mixup", 1): 66.0, ("mixup", 5): 61.25, ("puzzlemix", 5): 79.0}
+    assert (
+        "Mean confidence minus accuracy is below 0 (not sure enough) in 2 of 4 lines; no mixing has +4.50 (none); "
+        "the lowest is −8.75 (mixup K = 5); the highest is +9.00 (puzzlemix K = 5), in points."
+    ) in sentences(with_costs(COSTS, confidence))
+    assert not any("confidence" in sentence for sentence in sentences(with_costs(COSTS)))
+
+
+def test_cost_is_the_ratio_of_the_largest_k_to_the_smallest_on_one_machine():
+    assert "Cost: for the same number of updates K = 5 took 2.5 times the CPU time of K = 1." in sentences(with_costs(COSTS))
+    elsewhere = [{**row, "device": "cuda"} if row["k"] == 5 else row for row in with_costs(COSTS)]
+    assert not any("Cost" in sentence for sentence in sentences(elsewhere))
+    assert not any("Cost" in sentence for sentence in sentences([{**row, "device": "cuda"} for row in with_costs(COSTS)]))
+
+
+def test_power_counts_the_comparisons_and_names_the_least_p_of_few_seeds():
+    assert sentences(rows())[-1].startswith("4 comparisons in all: about 0.2 would show at 5 % without correction")
+    assert "With 3 seeds a test by ranks (Wilcoxon's) cannot give a p below 0.25" in sentences(rows())[-1]
+    ece = {key: [1.0, 2.0, 3.5] for key in LAST}
+    assert sentences(rows(ece))[-1].startswith("8 comparisons in all: about 0.4 ")
 
 
 def test_nothing_to_compare_is_said():

@@ -1,14 +1,18 @@
 """Finished runs sorted into studies: one recipe at one scale, its lines, and what compares with what."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..recipes import RECIPES, Recipe
+from ..recipes.arms import counts_k
 from ..recipes.base import SCALES, Scale
 from ..statistics import Paired, holm
 from .recipe_table import settings_marks
-from .rows import ECE, Aggregate, Line, Rows, aggregate
+from .rows import BASELINE, ECE, Aggregate, Line, Rows, aggregate
+from .table import counted
 
+LEVEL = 0.05
 MEASURES: Mapping[str, str] = {"error": "error", ECE: "ECE"}
 
 
@@ -111,7 +115,70 @@ def findings(study: Study) -> list[str]:
         sentences += [_sentence(word, other, own) for other, own in kinds if own]
     if not sentences:
         sentences.append("Nothing can be compared: no two lines were trained with the same two seeds.")
-    return sentences
+    return [*sentences, *_of_confidence(study), *_of_cost(study), *_of_power(study)]
+
+
+def _of_confidence(study: Study) -> list[str]:
+    """Whether networks are too sure or not sure enough, which the calibration error does not say."""
+    surplus = {}
+    for line in study.lines:
+        confidence, accuracy = (line.summary(f"calibration.{name}") for name in ("confidence", "accuracy"))
+        if confidence is not None and accuracy is not None:
+            surplus[study.label(line)] = confidence.mean - accuracy.mean
+    if not surplus:
+        return []
+    below = sum(value < 0 for value in surplus.values())
+    words = [f"Mean confidence minus accuracy is below 0 (not sure enough) in {below} of {counted(len(surplus), 'line')}"]
+    lowest, highest = (choose(surplus, key=surplus.__getitem__) for choose in (min, max))
+    ends = {BASELINE: "no mixing has"} | ({lowest: "the lowest is", highest: "the highest is"} if len(surplus) > 1 else {})
+    words += [f"{end} {_signed(surplus[label])} ({label})" for label, end in ends.items() if label in surplus]
+    return ["; ".join(words) + ", in points."]
+
+
+def _of_cost(study: Study) -> list[str]:
+    """How many times the CPU time of the smallest K the largest takes, where both made the same updates on one CPU."""
+    alike = study.alike()[0]
+    ratios: dict[tuple[int, int], list[float]] = {}
+    for arm in dict.fromkeys(line.arm for line in alike if counts_k(line.arm)):
+        own = sorted((line for line in alike if line.arm == arm), key=lambda line: line.k)
+        few, many = own[0], own[-1]
+        runs = [*few.runs.values(), *many.runs.values()]
+        same = len({(run.machine, run.epochs[-1].updates) for run in runs}) == 1
+        if few.k < many.k and same and runs[0].machine.startswith("cpu") and _cpu_seconds(few) > 0:
+            ratios.setdefault((few.k, many.k), []).append(_cpu_seconds(many) / _cpu_seconds(few))
+    return [
+        f"Cost: for the same number of updates K = {many_k} took {_span(values)} times the CPU time of K = {few_k}."
+        for (few_k, many_k), values in ratios.items()
+    ]
+
+
+def _of_power(study: Study) -> list[str]:
+    """What these tests would show by chance, and what so few seeds cannot show whatever the data."""
+    tests = [one.paired for measure in MEASURES for one in study.compared(measure)]
+    if not tests:
+        return []
+    chance = f"about {len(tests) * LEVEL:.1f} would show at 5 % without correction even if nothing differed"
+    sentence = f"{counted(len(tests), 'comparison')} in all: {chance}."
+    seeds = max(test.n for test in tests)
+    if 2 / 2**seeds > LEVEL:
+        sentence += (
+            f" With {seeds} seeds a test by ranks (Wilcoxon's) cannot give a p below {2 / 2**seeds:g}: what shows here rests on "
+            "the t-test, which takes differences to be normally distributed."
+        )
+    return [sentence]
+
+
+def _cpu_seconds(line: Line) -> float:
+    return fmean(sum(epoch.cpu_seconds for epoch in run.epochs) for run in line.runs.values())
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{values[0]:.1f}" if len(values) == 1 else f"{min(values):.1f} to {max(values):.1f}"
+
+
+def _signed(number: float) -> str:
+    """Two places with a sign, and no minus before 0."""
+    return f"{round(number, 2) + 0.0:+.2f}".replace("-", "−")
 
 
 def _sentence(word: str, other: str, compared: Sequence[Compared]) -> str:
@@ -119,7 +186,7 @@ def _sentence(word: str, other: str, compared: Sequence[Compared]) -> str:
     higher = [one for one in compared if one.paired.mean - one.paired.half > 0]
     open_ = len(compared) - len(lower) - len(higher)
     parts = [
-        f"{_count(len(compared))} of {word} with {other}: lower in {len(lower)}{_named(lower)}, higher in "
+        f"{counted(len(compared), 'comparison')} of {word} with {other}: lower in {len(lower)}{_named(lower)}, higher in "
         f"{len(higher)}{_named(higher)}, not told apart in {open_} (95 % intervals of the paired difference, in points)."
     ]
     if len(compared) > 1 and (lower or higher):
@@ -127,10 +194,6 @@ def _sentence(word: str, other: str, compared: Sequence[Compared]) -> str:
         verb = "has" if len(sure) < 2 else "have"
         parts.append(f"After Holm's correction for their number {len(sure) or 'none'} of them {verb} p < 0.05{_named(sure)}.")
     return " ".join(parts)
-
-
-def _count(number: int) -> str:
-    return "1 comparison" if number == 1 else f"{number} comparisons"
 
 
 def _named(compared: Sequence[Compared]) -> str:
