@@ -13,7 +13,7 @@ from ..recipes.base import Recipe, Scale
 from ..results.rows import Rows
 from ..results.sweep_comparison import Comparison, comparison
 from ..results.sweep_sheets import records, sheets
-from ..results.table import Table, csv_text
+from ..results.table import Table, counted, csv_text
 from ..storage import make_folder, read_rows, write_atomically
 from ..sweep.costs import BASE, LOG, measure_costs
 from ..sweep.engines import Engine, EngineName, make_engine
@@ -61,7 +61,7 @@ def run(
         planned = plan_sweep(chosen, scale=scale, equal=equal, changes=changed, costs=costs, **asked)
         plan = Stored(chosen.name, scale, equal=tuple(equal), changes=dict(changes or {}), runs=entries(planned), **asked)
         store_plan(out, plan)
-        count = _count(len({one.run.folder for one in planned}), "run")
+        count = counted(len({one.run.folder for one in planned}), "run")
         note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
         failures += train_runs([one.run for one in planned], data=data, out=out, engine=runner, retry=retry, note=note)
     finally:
@@ -70,7 +70,7 @@ def run(
     for failure in failures:
         note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
     if failures:
-        raise ValueError(f"{_count(len(failures), 'run')} failed, as listed above; the same command tries again")
+        raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command tries again")
 
 
 def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Table]:
@@ -157,7 +157,3 @@ def _figures(group: Group, found: Comparison) -> dict[str, bytes]:
 
 def _words(group: Group) -> str:
     return ", ".join(f"{field} = {value}" for field, value in group.changes.items())
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,14 +1,13 @@
 """The tables of a sweep: a sheet for every budget that was made equal, and two for budgets after the fact; CSV of all."""
 
-import math
 from collections.abc import Sequence
 
 from ..recipes.arms import counts_k
-from ..statistics import Paired, Summary, paired_by_seed, summary
+from ..statistics import Paired, paired_by_seed, summary
 from ..sweep.plan import Equal
 from .rows import BASELINE, SCALE_WORDS
 from .sweep_comparison import Compared, Comparison, Cut, Spent, beside, cut, rows_of, seconds_of
-from .table import NOTHING, Cell, Table, difference_cell, mean_cell, number, short
+from .table import NOTHING, Cell, Table, csv_difference, csv_mean, difference_cell, mean_cell, number, short
 
 MEANING: dict[Equal, str] = {
     "steps": "equal steps: the recipe's own schedule, as many epochs for all; budget is in updates",
@@ -140,13 +139,5 @@ def _record(found: Comparison, equal: Equal, one: Compared) -> dict[str, object]
     record: dict[str, object] = {"recipe": found.recipe.name, "scale": found.scale, "equal": equal, "arm": line.arm, "k": line.k}
     record |= {"digest": line.digest, "n": len(line.seeds), "seeds": " ".join(map(str, line.seeds))}
     record |= {name: getattr(one, name) for name in ("epochs", "updates", "rows", "seconds", "budget")}
-    record |= {"timed": found.timed, "metric": found.field, **_with_half("error", one.error)}
-    for name, test in (("minus_one", one.with_one), ("minus_none", one.with_none)):
-        record |= _with_half(name, test)
-        record |= {f"{name}_n": None if test is None else test.n, f"{name}_p": None if test is None else test.p_t}
-    return record
-
-
-def _with_half(name: str, whole: Summary | Paired | None) -> dict[str, object]:
-    half = whole.half if whole is not None and math.isfinite(whole.half) else None
-    return {name: None if whole is None else whole.mean, f"{name}_half": half}
+    record |= {"timed": found.timed, "metric": found.field, **csv_mean("error", one.error)}
+    return record | csv_difference("minus_one", one.with_one) | csv_difference("minus_none", one.with_none)
