@@ -20,6 +20,7 @@ print(sum(cut_levels.stats.cache_hits.values()), sum(cut_levels.stats.cache_miss
 """
 
 
+@pytest.mark.slow
 def test_compiled_once_with_a_notice_then_loaded_in_silence(tmp_path):
     """Two processes with a cache folder of their own: the first compiles and says so, the second loads."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}

@@ -9,6 +9,8 @@ from multimix.lab.cli import main
 from multimix.lab.evaluation.cache import collect_runs
 from real_data import real_folder
 
+pytestmark = pytest.mark.slow
+
 
 def commanded(*words):
     assert main([str(word) for word in words]) == 0

@@ -58,6 +58,7 @@ def test_look_brings_two_pictures_along(files, monkeypatch, capsys):
     assert seen[1].equal(dog(48))
 
 
+@pytest.mark.slow
 def test_demo_trains_and_says_what_to_open(files):
     done = run(files, "demo", "--quick", "--seeds", "1", "--out", "shown")
     assert done.returncode == 0, done.stderr

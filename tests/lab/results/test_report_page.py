@@ -12,6 +12,8 @@ from multimix.lab.evaluation.cache import finished_runs
 from multimix.lab.training.run import planned, train
 from trial import RECIPE
 
+pytestmark = pytest.mark.slow
+
 RECIPES = {"trial": RECIPE}
 
 

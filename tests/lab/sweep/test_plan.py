@@ -80,6 +80,7 @@ def rows_trained(run):
     return sum(rows), rows[0]
 
 
+@pytest.mark.slow
 def test_at_equal_samples_as_many_rows_really_pass_the_network_up_to_half_an_epoch():
     changes = {"data.per_class": "12", "data.report_per_class": "1", "batch": "20"}
     found = {

@@ -50,6 +50,7 @@ def weights(out):
     return {row["folder"]: row["weights"] for row in read_rows(out / RESULTS)}
 
 
+@pytest.mark.slow
 def test_one_that_raises_exits_or_dies_is_listed_and_the_others_are_trained(tmp_path, monkeypatch):
     out, good, heard = tmp_path / "runs", run_of(), []
     half_trained(good, out, monkeypatch)
@@ -84,6 +85,7 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_told_to_stop_it_writes_a_checkpoint_and_says_what_is_finished(tmp_path):
     out, heard = tmp_path / "runs", []

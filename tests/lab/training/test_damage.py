@@ -13,6 +13,8 @@ from leftovers import folder_of, kept, names, whole
 from multimix.lab.training.checkpoint import read_checkpoint
 from multimix.lab.training.log import read_steps
 
+pytestmark = pytest.mark.slow
+
 NONE = {"method": "none"}
 CUTMIX = {"method": "cutmix", "k": 3, "changes": {"accumulate": "2", "evaluate_every": "2"}}
 

@@ -16,6 +16,8 @@ from multimix.lab.training.checkpoint import read_checkpoint
 from multimix.lab.training.log import read_steps
 from tree import make_tree
 
+pytestmark = pytest.mark.slow
+
 PLANS = [
     {"method": "none"},
     {"method": "mixup", "k": 3},

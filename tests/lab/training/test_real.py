@@ -8,6 +8,8 @@ from multimix.lab.storage import read_rows
 from multimix.lab.training.run import planned, train
 from real_data import real_folder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("arm", arm_names("images"))
 def test_cifar100_smoke_trains_with_every_method(arm, tmp_path):
