@@ -66,7 +66,7 @@ def test_one_that_raises_exits_or_dies_is_listed_and_the_others_are_trained(tmp_
     assert all(failure.log == out / failure.run.folder / LOG and failure.log.exists() for failure in failures)
     assert "RuntimeError: the network" in raises.log.read_text()
 
-    assert "goes on after update 4" in (out / good.folder / LOG).read_text()
+    assert "resumes after update 4" in (out / good.folder / LOG).read_text()
     train([good], data=DATA, out=tmp_path / "whole", note=lambda words: None)
     assert weights(out) == weights(tmp_path / "whole"), "the same bits as in one go, in this process"
     assert sum(sentence.startswith("[") for sentence in heard) == 4, "one line for each"

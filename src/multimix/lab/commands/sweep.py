@@ -43,12 +43,27 @@ def sweep(
         Literal["local", "ray", "slurm"],
         tyro.conf.arg(help="Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
     ] = "local",
-    address: Annotated[str | None, tyro.conf.arg(help="Ray: of a cluster; without one Ray starts on this machine.")] = None,
-    cpus_per_run: Annotated[int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: cores of a run (default: 1).")] = None,
-    gpus_per_run: Annotated[int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: GPUs of a run (default: 0).")] = None,
-    partition: Annotated[str | None, tyro.conf.arg(help="Slurm: the partition.")] = None,
-    hours: Annotated[float | None, tyro.conf.arg(help="Slurm: the time limit of a run (default: 24).")] = None,
-    memory: Annotated[float | None, tyro.conf.arg(metavar="GB", help="Slurm: the memory of a run.")] = None,
+    address: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="ADDRESS", help="Ray: of a cluster.", help_behavior_hint="(default: $RAY_ADDRESS, or Ray on this machine)"
+        ),
+    ] = None,
+    cpus_per_run: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: cores of a run.", help_behavior_hint="(default: 1)")
+    ] = None,
+    gpus_per_run: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: GPUs of a run.", help_behavior_hint="(default: 0)")
+    ] = None,
+    partition: Annotated[
+        str | None, tyro.conf.arg(metavar="NAME", help="Slurm: the partition.", help_behavior_hint="(default: Slurm's own)")
+    ] = None,
+    hours: Annotated[
+        float | None, tyro.conf.arg(metavar="H", help="Slurm: the time limit of a run.", help_behavior_hint="(default: 24)")
+    ] = None,
+    memory: Annotated[
+        float | None, tyro.conf.arg(metavar="GB", help="Slurm: the memory of a run.", help_behavior_hint="(default: Slurm's own)")
+    ] = None,
     data: Annotated[
         Path | None,
         tyro.conf.arg(

@@ -54,8 +54,7 @@ def settings(scale: Scale) -> Settings:
     small = replace(whole, data=replace(whole.data, per_class=25))
     if scale == "small":
         return small
-    data = replace(small.data, report_per_class=2)
-    return replace(small, data=data, schedule=Cosine(RATE, SMOKE_EPOCHS), epochs=SMOKE_EPOCHS)
+    return replace(small, schedule=Cosine(RATE, SMOKE_EPOCHS), epochs=SMOKE_EPOCHS, evaluate_every=4)
 
 
 RECIPE = Recipe(

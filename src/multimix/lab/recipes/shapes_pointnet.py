@@ -21,7 +21,7 @@ from .base import REDUCED, Recipe, Row, Scale
 from .schedule import Milestones
 from .settings import Data, Network, Settings
 
-EPOCHS, SMOKE_EPOCHS = 200, 2
+EPOCHS, SMOKE_EPOCHS = 200, 8
 SCHEDULE = Milestones(0.03, (100, 150))
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -50,10 +50,11 @@ def settings(scale: Scale) -> Settings:
         return replace(whole, data=replace(whole.data, per_class=20))
     return replace(
         whole,
-        data=replace(whole.data, per_class=10, report_per_class=2),
+        data=replace(whole.data, per_class=10),
         schedule=SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
         epochs=SMOKE_EPOCHS,
         batch=10,
+        evaluate_every=4,
     )
 
 

@@ -119,7 +119,7 @@ def _costs(costs: Costs) -> list[str]:
 
 def _own_words(title: str) -> str:
     """What a sheet's title says beside the recipe, which the page says: "Equal steps"."""
-    words = title.partition(" (")[0].rpartition(", ")[2]
+    words = title.rpartition(" (")[0].rpartition(", ")[2]
     return f"Cost: {words}"
 
 

@@ -200,7 +200,13 @@ class Ray:
         self.at_once = jobs
         self.threads: int | None = cpus_per_run
         try:
-            ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
+            # Told no address, Ray would join whatever cluster was last started on this machine, and wait for one that is gone.
+            ray.init(
+                address=address or os.environ.get("RAY_ADDRESS", "local"),
+                ignore_reinit_error=True,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(f"there is no Ray cluster at {address!r}: {_one_line(error)}") from error
         for resource, wanted in (("CPU", cpus_per_run), ("GPU", gpus_per_run)):

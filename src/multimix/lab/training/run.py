@@ -180,7 +180,7 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             raise OSError(f"cannot write {str(folder / SETTINGS)!r}: {error.strerror}") from error
         newest = _same(accelerator, latest_checkpoint(folder, note))
         if newest is not None:
-            note(f"{run.title}: goes on after update {newest.values['at']['updates']}")
+            note(f"{run.title}: resumes after update {newest.values['at']['updates']}")
         _resume(training, newest)
         at = training.at
         with (
