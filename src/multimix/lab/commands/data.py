@@ -1,16 +1,13 @@
 """`multimix data`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..terminal import note
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from ..terminal import note
 
 
 def data(

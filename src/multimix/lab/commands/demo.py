@@ -1,22 +1,12 @@
 """`multimix demo`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
-from ..terminal import note
+import tyro
 
-try:
-    import tyro
-except ModuleNotFoundError:
-    pass  # cli.main() says in one sentence what is missing
-else:
-    Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where all files go; results that are already there are not computed again.")
-    ]
-    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Write the report again from the results in the folder; compute nothing.")]
+from ..terminal import note
+from .options import Quick, RebuildReport, StudyFolder
 
 
 def demo(
@@ -26,8 +16,8 @@ def demo(
         tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 20, or 5 with --quick)"),
     ] = None,
     quick: Quick = False,
-    rebuild: Rebuild = False,
-    out: Out = Path("multimix-demo"),
+    rebuild: RebuildReport = False,
+    out: StudyFolder = Path("multimix-demo"),
 ) -> None:
     """The paper's first figure: a noisy spiral without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5).
 

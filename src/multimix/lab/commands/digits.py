@@ -1,13 +1,11 @@
 """`multimix digits`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+import tyro
+
+from .options import Quick, RebuildReport, StudyFolder
 
 
 def digits(
@@ -21,11 +19,9 @@ def digits(
         tuple[str, ...],
         tyro.conf.arg(metavar="NAME …", help="Which; multimix list methods names them.", help_behavior_hint="(default: all)"),
     ] = (),
-    quick: Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")] = False,
-    rebuild: Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; train nothing.")] = False,
-    out: Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
-    ] = Path("multimix-digits"),
+    quick: Quick = False,
+    rebuild: RebuildReport = False,
+    out: StudyFolder = Path("multimix-digits"),
 ) -> None:
     """Compare every method, K = 1 and K = 5, on scikit-learn's digits: error, calibration and cost with paired tests.
 

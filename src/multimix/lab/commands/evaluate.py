@@ -1,15 +1,11 @@
 """`multimix evaluate`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import DATA_VARIABLE, data_folder
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from .options import DataFolder, data_folder
 
 
 def evaluate(
@@ -32,12 +28,7 @@ def evaluate(
         Literal["last", "best"] | None,
         tyro.conf.arg(help="Which weights of a run.", help_behavior_hint="(default: last; best for speech)"),
     ] = None,
-    data: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
-        ),
-    ] = None,
+    data: DataFolder = None,
     data_set: Annotated[
         str | None, tyro.conf.arg(metavar="NAME", help="Another data set.", help_behavior_hint="(default: the run's own)")
     ] = None,

@@ -1,12 +1,8 @@
 """`multimix list`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from typing import Annotated, Literal
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+import tyro
 
 
 def list_(

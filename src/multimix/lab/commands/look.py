@@ -1,18 +1,14 @@
 """`multimix look`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+
+import tyro
 
 from ...methods import entries
 from ..terminal import bar, note, tell
 
 NAMES = ", ".join(entry.name for entry in entries())
-
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
 
 
 def look(

@@ -29,6 +29,13 @@ Changes = Annotated[
     tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
 ]
 
+# Of the studies that need no data: demo, digits, points, variance.
+Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
+RebuildReport = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
+StudyFolder = Annotated[
+    Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
+]
+
 
 def data_folder(given: Path | None) -> Path:
     """Where the data sets are: the given folder, or that of the environment variable, or ``data``."""

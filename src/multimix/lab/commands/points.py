@@ -1,13 +1,11 @@
 """`multimix points`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+import tyro
+
+from .options import Quick, RebuildReport, StudyFolder
 
 
 def points(
@@ -17,11 +15,9 @@ def points(
         tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
     ] = None,
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
-    quick: Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")] = False,
-    rebuild: Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; train nothing.")] = False,
-    out: Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
-    ] = Path("multimix-points"),
+    quick: Quick = False,
+    rebuild: RebuildReport = False,
+    out: StudyFolder = Path("multimix-points"),
 ) -> None:
     """Compare SageMix, K = 1 and K = 5, with no mixing on clouds of points: error, calibration and cost with paired tests.
 

@@ -1,15 +1,11 @@
 """`multimix report`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from .options import DATA_VARIABLE, data_folder
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from .options import DATA_VARIABLE, data_folder
 
 
 def report(

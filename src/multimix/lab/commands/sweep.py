@@ -1,30 +1,22 @@
 """`multimix sweep`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import DATA_VARIABLE, RUNS, changes_of, data_folder
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from .options import RUNS, Changes, DataFolder, OutFolder, Rebuild, RecipeName, ScaleName, Seeds, changes_of, data_folder
 
 
 def sweep(
-    recipe: Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")],
+    recipe: RecipeName,
     /,
     *,
     methods: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="NAME …", help="What is compared; multimix list methods names all.")
     ] = ("none", "mixup", "cutmix", "puzzlemix"),
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="With how many interpolations each.")] = (1, 5),
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")] = (0, 1, 2),
-    scale: Annotated[
-        Literal["paper", "small", "smoke"],
-        tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
-    ] = "paper",
+    seeds: Seeds = (0, 1, 2),
+    scale: ScaleName = "paper",
     equal: Annotated[
         tuple[Literal["steps", "samples", "compute"], ...],
         tyro.conf.arg(
@@ -64,21 +56,11 @@ def sweep(
     memory: Annotated[
         float | None, tyro.conf.arg(metavar="GB", help="Slurm: the memory of a run.", help_behavior_hint="(default: Slurm's own)")
     ] = None,
-    data: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
-        ),
-    ] = None,
-    out: Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not done again.")
-    ] = RUNS,
+    data: DataFolder = None,
+    out: OutFolder = RUNS,
     retry: Annotated[int, tyro.conf.arg(metavar="N", help="How often a run that failed is tried again at once.")] = 0,
-    rebuild: Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")] = False,
-    set_: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields to change; --FIELD VALUE does the same."),
-    ] = (),
+    rebuild: Rebuild = False,
+    set_: Changes = (),
 ) -> None:
     """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples or equal compute.
 

@@ -1,15 +1,11 @@
 """`multimix table`: a table of the paper beside ours on the terminal and in files, or a list of all."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import RUNS
+import tyro
 
-with suppress(ModuleNotFoundError):  # cli.main() says in one sentence what is missing
-    import tyro
+from .options import RUNS
 
 
 def table(

@@ -1,22 +1,12 @@
 """`multimix variance`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..terminal import bar, note
+import tyro
 
-try:
-    import tyro
-except ModuleNotFoundError:
-    pass  # cli.main() says in one sentence what is missing
-else:
-    Out = Annotated[
-        Path, tyro.conf.arg(metavar="FOLDER", help="Where all files go; results that are already there are not computed again.")
-    ]
-    Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-    Rebuild = Annotated[bool, tyro.conf.arg(help="Write the report again from the results in the folder; compute nothing.")]
+from ..terminal import bar, note
+from .options import Quick, RebuildReport, StudyFolder
 
 
 def variance(
@@ -25,8 +15,8 @@ def variance(
         tuple[Literal["spiral", "digits"], ...], tyro.conf.arg(metavar="DATA …", help="On the spiral, on the digits, or both.")
     ] = ("spiral", "digits"),
     quick: Quick = False,
-    rebuild: Rebuild = False,
-    out: Out = Path("multimix-variance"),
+    rebuild: RebuildReport = False,
+    out: StudyFolder = Path("multimix-variance"),
 ) -> None:
     """Measure how the variance of the gradient falls with K, and check the paper's two propositions at fixed weights.
 
