@@ -11,6 +11,7 @@ from ..evaluation.cache import collect_runs
 from ..evaluation.predictions import Reading
 from ..evaluation.runner import evaluate_places
 from ..evaluation.subject import Samples, Subject, View
+from ..recipes import RECIPES
 from ..recipes import recipe as named_recipe
 from ..recipes.arms import STRATEGIES, arm_names
 from ..recipes.base import Recipe, Scale
@@ -50,13 +51,14 @@ def run(
     )
     for sentence in failed:
         note(sentence)
-    (study,) = (one for one in studies(collect_runs([out], note)) if (one.recipe, one.scale) == (chosen, scale))
+    trained_only = replace(chosen, rows=())  # no lines for what this study does not train
+    known = {**RECIPES, chosen.name: trained_only}
+    (study,) = (one for one in studies(collect_runs([out], note), known) if (one.recipe, one.scale) == (trained_only, scale))
     page = out / f"{name}.html"
-    for written in reports([out], out=out, data=DATA):
+    for written in reports([out], out=out, data=DATA, recipes=known):
         if written.page.stem == study.name:
             os.replace(written.page, page)
     quick = ["A quick look: it shows that everything runs, its numbers are no results."] if scale == "smoke" else []
-    trained_only = replace(chosen, rows=())  # no lines for what this study does not train
     table = recipe_table(trained_only, scale, study.rows)
     show_study(StudyFiles(page, out / RESULTS, (), table, (*quick, *findings(study))))
 

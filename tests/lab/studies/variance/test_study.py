@@ -67,6 +67,13 @@ def test_rebuild_computes_nothing(tiny, files, monkeypatch):
     assert again.page.read_bytes() == before
 
 
+def test_a_progress_that_stops_early_is_told_as_missing_pieces(tiny, tmp_path):
+    notes = []
+    with pytest.raises(ValueError, match="holds no finished data set"):
+        variance.variance(settings=tiny, on=("digits",), out=tmp_path, progress=lambda units: units[:1], note=notes.append)
+    assert notes == ["digits is left out: 13 of 14 pieces are missing, the first is sampled"]
+
+
 def test_rebuild_says_what_is_missing(tiny, files, tmp_path):
     notes = []
     with pytest.raises(ValueError, match="holds no finished data set; leave out rebuild to compute it"):

@@ -166,9 +166,10 @@ def run_study(
             pieces[data][name] = stores[data].get(name)
     results = []
     for data in on:
-        missing = [name for name, piece in pieces[data].items() if piece is None]
+        names = unit_names(settings[data])
+        missing = [name for name in names if pieces[data].get(name) is None]
         if missing:
-            note(f"{data} is left out: {len(missing)} of {len(pieces[data])} pieces are missing, the first is {missing[0]}")
+            note(f"{data} is left out: {len(missing)} of {len(names)} pieces are missing, the first is {missing[0]}")
         else:
             results.append(result_from_pieces(settings[data], pieces[data]))
     if not results:
