@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from multimix.lab.commands import sweep_runner as command
-from multimix.lab.commands.sweep_runner import sweep_figures, sweep_sheets
 from multimix.lab.results import sweep_figures as figures
+from multimix.lab.results.sweep_files import sweep_figures, sweep_tables
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.costs import Measured
 from multimix.lab.sweep.stored import Stored, groups, read_plan, store_plan
@@ -101,11 +101,11 @@ def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch
     assert made.read_bytes() == before
     rows = read_rows(out / RESULTS)
     assert (
-        sweep_sheets(out, rows, TRIAL["trial"], "smoke")[0].title
+        sweep_tables(out, rows, TRIAL["trial"], "smoke")[0].title
         == "Trial, equal steps (smoke scale: shows that everything runs, not the paper's setting; epochs = 1)"
     )
     assert sweep_figures(out, rows, TRIAL["trial"], "smoke") == {f"{made.stem}-k.png": b"epochs = 1"}
-    assert sweep_sheets(out, rows, TRIAL["trial"], "small") == [], "a scale that was not swept"
+    assert sweep_tables(out, rows, TRIAL["trial"], "small") == [], "a scale that was not swept"
     with pytest.raises(ValueError, match=r"has no sweep of trial at small scale$"):
         sweep(out, rebuild=True, scale="small")
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import multimix as mm
-from multimix.lab.commands.report_runner import reports
 from multimix.lab.data import read
 from multimix.lab.evaluation.predictions import READING
 from multimix.lab.evaluation.registry import measure_named
@@ -12,6 +11,7 @@ from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.results.figures.samples import first_batch
+from multimix.lab.results.report import reports
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.training.checkpoint import weights_digest

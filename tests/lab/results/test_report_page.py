@@ -7,8 +7,8 @@ import pytest
 
 from browser import in_browser, in_frame, opened
 from multimix.lab.cli import main
-from multimix.lab.commands.report_runner import reports
 from multimix.lab.evaluation.cache import finished_runs
+from multimix.lab.results.report import reports
 from multimix.lab.training.run import planned, train
 from trial import RECIPE
 

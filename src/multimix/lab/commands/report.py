@@ -32,8 +32,8 @@ def report(
       multimix report multimix-runs
       multimix report multimix-runs --out report --no-samples
     """
+    from ..results.report import reports
     from ..terminal import bar, tell
-    from .report_runner import reports
 
     found = reports(runs, out=out, data=data_folder(data) if samples else None, progress=bar("Reporting"))
     for written in found:

@@ -16,6 +16,7 @@ from ..recipes import recipe as named_recipe
 from ..recipes.arms import STRATEGIES, arm_names
 from ..recipes.base import Recipe, Scale
 from ..results.recipe_table import recipe_table
+from ..results.report import reports
 from ..results.report_study import findings, studies
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
@@ -24,7 +25,6 @@ from ..sweep.stored import Stored, entries, store_plan
 from ..sweep.workers import train_runs
 from ..terminal import note
 from ..training.run import RESULTS
-from .report_runner import reports
 
 DATA = Path("data")  # the data sets of these recipes need no files
 

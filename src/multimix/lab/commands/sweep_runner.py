@@ -10,16 +10,14 @@ from rich.console import Console
 from ..data import dataset
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
-from ..results.rows import Rows
-from ..results.sweep_comparison import Comparison, comparison
-from ..results.sweep_sheets import records, sheets
-from ..results.table import Table, counted, csv_text
-from ..storage import make_folder, read_rows, write_atomically
+from ..results.sweep_files import group_tables, sweep_groups, write_group
+from ..results.table import counted
+from ..storage import read_rows
 from ..sweep.costs import BASE, LOG, measure_costs
 from ..sweep.engines import Engine, EngineName, make_engine
 from ..sweep.plan import EQUALS, Costs, Equal, arm_runs, plan_sweep
 from ..sweep.progress import run_label
-from ..sweep.stored import Group, Stored, entries, groups, read_plan, store_plan
+from ..sweep.stored import Stored, entries, store_plan
 from ..sweep.workers import Failure, train_runs
 from ..terminal import note
 from ..training.run import RESULTS
@@ -73,47 +71,17 @@ def run(
         raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command tries again")
 
 
-def sweep_sheets(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> list[Table]:
-    """The tables of all sweeps of a recipe at a scale in a folder of results."""
-    return [sheet for group in _groups(out, recipe, scale) for sheet in _sheets(group, recipe, rows)]
-
-
-def sweep_figures(out: str | Path, rows: Rows, recipe: Recipe, scale: Scale) -> dict[str, bytes]:
-    """Their figures, PNG and SVG, by file name."""
-    files: dict[str, bytes] = {}
-    for group in _groups(out, recipe, scale):
-        files |= _figures(group, _compared(group, recipe, rows))
-    return files
-
-
-def _groups(out: str | Path, recipe: Recipe, scale: Scale) -> list[Group]:
-    return [group for group in groups(read_plan(out, note)) if (group.recipe, group.scale) == (recipe.name, scale)]
-
-
-def write_files(out: str | Path, rows: Rows, group: Group, recipe: Recipe) -> list[Path]:
-    """``sweep.md``, ``sweep.csv`` and the figures, in a folder of ``out`` for the recipe and the scale."""
-    found = _compared(group, recipe, rows)
-    texts = "\n".join(sheet.markdown() for sheet in sheets(found, _words(group)))
-    files = {f"{group.stem}.md": texts.encode(), f"{group.stem}.csv": csv_text(records(found)).encode()}
-    files |= _figures(group, found)
-    folder = Path(out) / group.recipe / group.scale
-    make_folder(folder)
-    for name, content in files.items():
-        write_atomically(folder / name, content)
-    return [folder / name for name in files]
-
-
 def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
     """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
-    own = _groups(out, recipe, scale)
+    own = sweep_groups(out, recipe, scale)
     if not own:
         raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
     rows = read_rows(out / RESULTS, note)
     for group in (group for group in own if changes is None or group.changes == changes):
-        for sheet in _sheets(group, recipe, rows):
+        for sheet in group_tables(group, recipe, rows):
             Console().print(sheet, "")
     for group in own:
-        for path in write_files(out, rows, group, recipe):
+        for path in write_group(out, rows, group, recipe):
             print(f"wrote {path}")
 
 
@@ -139,21 +107,3 @@ def _shared(recipe: Recipe, scale: Scale, threads: int | None) -> dict[str, str]
     """Threads of every process, where the recipe leaves them as they are."""
     set_here = threads is not None and recipe.settings(scale).running.threads is None
     return {"running.threads": str(threads)} if set_here else {}
-
-
-def _sheets(group: Group, recipe: Recipe, rows: Rows) -> list[Table]:
-    return sheets(_compared(group, recipe, rows), _words(group))
-
-
-def _compared(group: Group, recipe: Recipe, rows: Rows) -> Comparison:
-    return comparison(recipe, group.scale, rows, group.runs)
-
-
-def _figures(group: Group, found: Comparison) -> dict[str, bytes]:
-    from ..results.sweep_figures import figures
-
-    return figures(found, _words(group), group.stem)
-
-
-def _words(group: Group) -> str:
-    return ", ".join(f"{field} = {value}" for field, value in group.changes.items())

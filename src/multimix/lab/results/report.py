@@ -1,4 +1,4 @@
-"""`multimix report`: one page per study of finished runs, and its figures as files."""
+"""One page per study of finished runs, and its figures as files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,17 +9,17 @@ from ..evaluation.cache import collect_runs
 from ..evaluation.subject import run_subject
 from ..recipes import RECIPES, Recipe
 from ..recipes.settings import Settings
-from ..results.figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
-from ..results.report_page import Costs, page
-from ..results.report_study import Study, studies
-from ..results.sweep_comparison import comparison
-from ..results.sweep_figures import figures
-from ..results.sweep_sheets import sheets
 from ..storage import make_folder, write_atomically
 from ..sweep.plan import Entry
 from ..terminal import note
 from ..training.run import RESULTS
-from .sweep_runner import sweep_figures, sweep_sheets
+from .figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
+from .report_page import Costs, page
+from .report_study import Study, studies
+from .sweep_comparison import comparison
+from .sweep_figures import figures
+from .sweep_files import sweep_figures, sweep_tables
+from .sweep_sheets import sheets
 
 Progress = Callable[[Sequence[Study]], Iterable[Study]]
 
@@ -64,7 +64,7 @@ def _costs(study: Study, places: Sequence[str | Path]) -> Costs:
     """What sweeps among the places compare; without one, the lines that differ by nothing but method and K."""
     for place in map(Path, places):
         if (place / RESULTS).exists():
-            own = sweep_sheets(place, study.rows, study.recipe, study.scale)
+            own = sweep_tables(place, study.rows, study.recipe, study.scale)
             if own:
                 return Costs(own, sweep_figures(place, study.rows, study.recipe, study.scale))
     alike, others = study.alike()
