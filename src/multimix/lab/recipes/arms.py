@@ -99,9 +99,10 @@ def _check_together(settings: Settings, arm: str) -> None:
 
 def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
     known, data = entry(name), settings.data.entry()
-    options: dict[str, Any] = {"k": k, **known.recipe, **recipe.options.get(name, {})}
-    # Those that look at colours must know how they were normalised, whatever data set was asked for.
-    # Terms that are cross-entropies would count too much beside softmax_bce, which is a mean over classes.
+    own = known.small if recipe.small_images else known.recipe
+    options: dict[str, Any] = {"k": k, **own, **recipe.options.get(name, {})}
+    # Methods that look at colours must know how they were normalised, whatever data set was asked for. Terms that are
+    # cross-entropies would count too much beside softmax_bce, which is a mean over classes.
     scale = "per_class" if settings.loss == "softmax_bce" else "plain"
     told = {"mean": data.mean, "std": data.std, "clean_scale": scale, "omega_scale": scale}
     options = {key: value for key, value in told.items() if key in known.options} | options

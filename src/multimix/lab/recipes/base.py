@@ -26,7 +26,8 @@ class Recipe:
     """One table or figure.
 
     ``settings(scale)`` are those of no mixing; an arm changes them. ``options`` are the options of methods where they differ from
-    the library's defaults, by registered name. ``metric`` is the number that the paper reports, one of the fields of an outcome.
+    the library's defaults, by registered name; with ``small_images`` methods begin with what they say about images of 8 × 8
+    (:attr:`multimix.methods.registry.Entry.small`). ``metric`` is the number that the paper reports, one of the fields of an outcome.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Recipe:
     settings: Callable[[Scale], Settings]
     rows: tuple[Row, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    small_images: bool = False
     metric: str = "median"
     takes: Mapping[Scale, str] = field(default_factory=dict)
     """How long one training takes, in words, for each scale."""

@@ -11,29 +11,14 @@ method was tuned: options are the library's defaults except where they cannot fi
 and test images are the same for all seeds.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ...methods import NoMix
-from ...methods.samix.block import NewBlock
-from ...methods.style.small_pair import NewPair
 from .base import REDUCED, Recipe, Row, Scale
 from .schedule import Cosine
 from .settings import Data, Network, Settings
 
 RATE, EPOCHS, SMOKE_EPOCHS = 0.05, 100, 8
-
-# A pair that learns from the images themselves, in the size they have.
-PAIR: Mapping[str, Any] = {"pair": NewPair(steps=120), "side": None}
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "alignmixup": {"layers": ("stage1", "stage2")},
-    "cutout": {"length": 4},  # published for half the side of the image
-    "manifoldmix": {"layers": ("stage1", "stage2")},  # at the input it would be mixup, which is an arm of its own
-    "samix": {"block": NewBlock("stage1")},
-    "stylecutmix": PAIR,
-    "stylemix": PAIR,
-}
 
 
 def settings(scale: Scale) -> Settings:
@@ -63,7 +48,7 @@ RECIPE = Recipe(
     about="Test error on scikit-learn's 8×8 digits; no table of the paper.",
     settings=settings,
     rows=(Row("none"), Row("smoothing"), Row("mixup"), Row("mixup", 5), Row("cutmix"), Row("cutmix", 5)),
-    options=OPTIONS,
+    small_images=True,
     metric="last",
     takes={"paper": "15 seconds without mixing", "small": "3 seconds without mixing, 5 at K = 5", "smoke": "seconds"},
 )
