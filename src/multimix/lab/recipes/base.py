@@ -27,7 +27,8 @@ class Recipe:
 
     ``settings(scale)`` are those of no mixing; an arm changes them. ``options`` are the options of methods where they differ from
     the library's defaults, by registered name; with ``small_images`` methods begin with what they say about images of 8 × 8
-    (:attr:`multimix.methods.registry.Entry.small`). ``metric`` is the number that the paper reports, one of the fields of an outcome.
+    (:attr:`multimix.methods.registry.Entry.small`). ``metric`` is the number that the paper reports, one of the
+    fields of an outcome.
     """
 
     name: str
