@@ -88,8 +88,10 @@ def test_a_longer_name_from_before_is_gone(tmp_path):
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
 def test_without_locks_it_goes_on(tmp_path, monkeypatch, number):
     monkeypatch.setattr(fcntl, "flock", lambda handle, operation: _refuse(number))
+    inside = []
     with locked(tmp_path), locked(tmp_path):
-        pass
+        inside.append("both")
+    assert inside == ["both"]
 
 
 def test_a_lock_that_fails_is_one_sentence(tmp_path, monkeypatch):
