@@ -1,7 +1,7 @@
-"""The network of the digits: its size, and that it has the layers that methods of its recipe mix at."""
+"""The network of the digits: its size, and that it has the layers that methods name for small images."""
 
 from multimix.lab.nets.smallnet import SmallNet
-from multimix.lab.recipes.digits_smallnet import OPTIONS
+from multimix.methods.registry import entry
 
 
 def test_it_has_as_many_parameters_as_it_says():
@@ -10,6 +10,6 @@ def test_it_has_as_many_parameters_as_it_says():
     assert "6,090" in (SmallNet.__doc__ or "")
 
 
-def test_hidden_layers_have_the_names_that_the_recipe_mixes_at():
-    layers = {layer for name in ("alignmixup", "manifoldmix") for layer in OPTIONS[name]["layers"]}
+def test_hidden_layers_have_the_names_that_methods_give_for_small_images():
+    layers = {layer for name in ("alignmixup", "manifoldmix") for layer in entry(name).small["layers"]}
     assert layers <= set(dict(SmallNet().named_modules()))
