@@ -29,8 +29,7 @@ from torch import Tensor
 
 import multimix as mm
 from multimix.geometry.grid import block_saliency
-from multimix.methods.comixup.method import CoMixup, tilted_priors
-from multimix.methods.comixup.solver import Groups, Rules, compatibility, part_edges, solve_groups
+from multimix.methods.comixup.method import CoMixup, Groups, compatibility, tilted_priors
 
 BATCH, PART = 100, 20
 KEPT = 2000  # real images, so that each of 20 rounds has a batch of its own
@@ -100,7 +99,7 @@ def figures(
     maps: list[Tensor], n: int, rounds: int, there: bool
 ) -> tuple[dict[str, list[float]], list[tuple[peer.Scores, peer.Scores]], float]:
     """CPU seconds by name, both scores of every round, and the share of outputs solved exactly."""
-    rules, method = Rules(), CoMixup(blocks=n, threads=1)
+    method = CoMixup(blocks=n, threads=1)
     x = torch.rand(BATCH, 3, 32, 32)
     times: dict[str, list[float]] = {}
     values, exact = [], []
@@ -110,13 +109,13 @@ def figures(
         five = groups._replace(prior=tilted_priors(5, 2.0, groups.edges, sampler="iid", generator=seeded(turn + 1)))
         plan = method.plan(x, saliency=saliency, generator=seeded(turn + 1))
         calls: dict[str, Callable[[], object]] = {
-            "ours": lambda groups=groups: solve_groups(groups, rules, threads=1),
-            "five": lambda five=five: solve_groups(five, rules, threads=1),
+            "ours": lambda groups=groups: method.solve(groups),
+            "five": lambda five=five: method.solve(five),
             "plan": lambda saliency=saliency, turn=turn: method.plan(x, saliency=saliency, generator=seeded(turn + 1)),
             "mix": lambda plan=plan: plan.mix(x),
         }
         if there:
-            calls["public"] = lambda groups=groups: peer.public_outputs(groups, rules)
+            calls["public"] = lambda groups=groups: peer.public_outputs(groups, method)
         results = {}
         for name in random.sample(list(calls), len(calls)):
             begun = time.process_time()
@@ -124,16 +123,16 @@ def figures(
             if turn >= 0:  # the first round warms up
                 times.setdefault(name, []).append(time.process_time() - begun)
         shown = results["ours"]
-        exact.append(shown.exact)
+        exact.append(shown[2])
         if there and turn >= 0:
-            ours = peer.input_weights(groups, shown.first[0], shown.second[0])
-            values.append((peer.scores(groups, rules, results["public"]), peer.scores(groups, rules, ours)))
+            ours = peer.input_weights(groups, shown[0][0], shown[1][0])
+            values.append((peer.scores(groups, method, results["public"]), peer.scores(groups, method, ours)))
     return times, values, statistics.mean(exact)
 
 
 def instance(saliency: Tensor, n: int, seed: int) -> Groups:
     """The batch on n × n blocks, with a prior and a start of its own."""
-    edges = part_edges(len(saliency), PART)
+    edges = (*range(0, len(saliency), PART), len(saliency))
     return Groups(
         held=block_saliency(saliency, (n, n)),
         prior=tilted_priors(1, 2.0, edges, sampler="iid", generator=seeded(seed)),

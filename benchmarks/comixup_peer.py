@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multimix.methods.comixup.solver import BONUS, FLOOR, Groups, Rules
+from multimix.methods.comixup.method import BONUS, FLOOR, CoMixup, Groups
 
 
 class Scores(NamedTuple):
@@ -21,7 +21,7 @@ class Scores(NamedTuple):
     reported: float
 
 
-def public_outputs(groups: Groups, rules: Rules, k: int = 0) -> Tensor:
+def public_outputs(groups: Groups, rules: CoMixup, k: int = 0) -> Tensor:
     """``[B, N, m]``: the weight of every input of a part at every block of its outputs, by the published loop."""
     pairs = zip(groups.edges[:-1], groups.edges[1:], strict=True)
     most = groups.affinity.shape[1]
@@ -29,7 +29,7 @@ def public_outputs(groups: Groups, rules: Rules, k: int = 0) -> Tensor:
     return torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[2])) for part in found])
 
 
-def public_part(groups: Groups, rules: Rules, k: int, p: int, low: int, high: int) -> Tensor:
+def public_part(groups: Groups, rules: CoMixup, k: int, p: int, low: int, high: int) -> Tensor:
     """One part: sweeps over its outputs, ``[m, N, m]``."""
     m, rows, columns = high - low, *groups.held.shape[1:]
     blocks = rows * columns
@@ -103,7 +103,7 @@ def grid_edges(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return first, np.concatenate([number[:, 1:].ravel(), number[1:].ravel()])
 
 
-def part_scores(shown: Tensor, unary: Tensor, affinity: Tensor, rules: Rules, rows: int, columns: int) -> Scores:
+def part_scores(shown: Tensor, unary: Tensor, affinity: Tensor, rules: CoMixup, rows: int, columns: int) -> Scores:
     """Both objectives of one part from its weights ``[m, N, m]``."""
     blocks = rows * columns
     first, second = grid_edges(rows, columns)
@@ -116,7 +116,7 @@ def part_scores(shown: Tensor, unary: Tensor, affinity: Tensor, rules: Rules, ro
     return Scores(value + rules.gamma / blocks * float((count * pushed).sum()), value + rules.gamma / blocks * plain)
 
 
-def scores(groups: Groups, rules: Rules, weights: Tensor, k: int = 0) -> Scores:
+def scores(groups: Groups, rules: CoMixup, weights: Tensor, k: int = 0) -> Scores:
     """Both objectives, the mean of the parts, of ``weights [B, N, m]``."""
     rows, columns = groups.held.shape[1:]
     found = []

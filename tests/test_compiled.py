@@ -71,12 +71,3 @@ def test_an_error_in_a_thread_is_raised():
 
     with pytest.raises(ValueError, match="in a thread"):
         compiled.in_chunks(work, 4, 2)
-
-
-def test_numba_asked_for_by_name_must_be_there(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(ValueError, match="backend='numba' needs numba: pip install numba, or use backend='auto'"):
-        compiled.uses_numba("numba")
-    assert compiled.uses_numba("torch") is False
-    with pytest.raises(ValueError, match="no backend 'cpu'; there are auto, numba, torch"):
-        compiled.uses_numba("cpu")

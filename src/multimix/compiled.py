@@ -1,19 +1,14 @@
-"""Compiled kernels: numba where it is there, loaded and compiled only when a kernel is first called."""
+"""Compiled kernels: numba is loaded, and a kernel compiled, only when the kernel is first called."""
 
-import importlib.util
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
-
-from .checks import check_choice
-
-Backend = Literal["auto", "numba", "torch"]
 
 NOTICE_AFTER = 1.0  # seconds
 log = logging.getLogger("multimix")
@@ -27,17 +22,14 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         return cast(Callable[..., Any], numba.njit(nogil=True, cache=True)(function))
     except RuntimeError:  # no folder that numba may write to: compile in every process
-        return cast(Callable[..., Any], numba.njit(nogil=True)(function))
+        return inner(function)
 
 
-def uses_numba(backend: Backend) -> bool:
-    """Whether ``backend`` means the compiled kernels; ``auto`` takes them where numba is installed."""
-    check_choice("backend", backend, ("auto", "numba", "torch"))
-    if backend == "auto":
-        return _numba_is_there()
-    if backend == "numba" and importlib.util.find_spec("numba") is None:
-        raise ValueError("backend='numba' needs numba: pip install numba, or use backend='auto'")
-    return backend == "numba"
+def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` compiled as a part of the kernel that calls it, not kept on disk on its own."""
+    import numba
+
+    return cast(Callable[..., Any], numba.njit(nogil=True)(function))
 
 
 @contextmanager
@@ -49,7 +41,7 @@ def noticed(function: Callable[..., Any]) -> Iterator[None]:
 
     def tell() -> None:
         if any(function.stats.cache_misses.values()):  # type: ignore[attr-defined]  # a numba dispatcher; loading may be slow too
-            _say("multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)")
+            _tell_once()
 
     timer = threading.Timer(NOTICE_AFTER, tell)
     timer.daemon = True
@@ -78,14 +70,5 @@ def in_chunks(work: Callable[[int, int], object], count: int, threads: int | Non
 
 
 @cache
-def _numba_is_there() -> bool:
-    if importlib.util.find_spec("numba") is not None:
-        return True
-    _say("numba is not installed: multimix falls back to slower kernels in torch (pip install numba)")
-    return False
-
-
-@cache
-def _say(sentence: str) -> None:
-    """Once per process."""
-    log.warning(sentence)
+def _tell_once() -> None:
+    log.warning("multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)")

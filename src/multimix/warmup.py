@@ -2,7 +2,6 @@
 
 import torch
 
-from .compiled import uses_numba
 from .methods.comixup.method import CoMixup
 from .methods.puzzlemix.method import PuzzleMix
 from .methods.sagemix.method import SageMix
@@ -12,10 +11,8 @@ def warmup() -> None:
     """Compile every kernel that training would compile at its first batch: a minute or two once, then a second per process.
 
     The result is kept on disk, beside the installed package or in numba's own cache folder, for all later processes. Worth a
-    line before data-loader workers start, or in a container's build. Without numba there is nothing to compile.
+    line before data-loader workers start, or in a container's build.
     """
-    if not uses_numba("auto"):
-        return
     for dtype in (torch.float32, torch.float64):
         x = torch.linspace(0, 1, 32, dtype=dtype, device="cpu").reshape(2, 1, 4, 4)
         plan = PuzzleMix(k=1, blocks=(2,), threads=1).plan(x, saliency=x[:, 0], generator=torch.Generator("cpu").manual_seed(0))

@@ -131,18 +131,6 @@ def test_noise_goes_to_its_role_before_the_moves_and_not_to_targets():
         assert noisy.to("meta").mask.shape == noisy.mask.shape
 
 
-def test_mixing_without_numba_lays_the_mask_out_along_one_axis(monkeypatch):
-    """On rows that the blocks divide, no mask of the image's size is made."""
-    monkeypatch.setattr("multimix.geometry.blocks.uses_numba", lambda backend: False)
-    plan = block_plan(4, (8, 12), (4, 5))
-    x = torch.randn(4, 3, 8, 12, generator=seeded(2))
-    monkeypatch.setattr("multimix.geometry.blocks.spread", None)
-    torch.testing.assert_close(plan.mix(x), by_hand(plan, x))
-    out = torch.empty(12, 3, 8, 12)
-    assert plan.mix(x, out=out) is out
-    torch.testing.assert_close(out, by_hand(plan, x))
-
-
 @pytest.mark.parametrize("grid", [(2, 3), (4, 4)], ids=str)
 def test_channels_last(grid):
     x = torch.randn(4, 3, 7, 11, generator=seeded(2))

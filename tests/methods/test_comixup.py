@@ -1,4 +1,4 @@
-"""Co-Mixup's solver: one output against all labellings, whole parts against plain loops, objectives, two backends, the peer."""
+"""Co-Mixup's solver: one output against all labellings, whole parts against plain loops, objectives, the peer."""
 
 import importlib.util
 import itertools
@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+import comixup_numpy
 import comixup_oracle as oracle
+from multimix import compiled
 from multimix.geometry.grid import block_saliency
-from multimix.methods.comixup import numpy_solver as comixup_numpy
-from multimix.methods.comixup.solver import Groups, Rules, compatibility, neighbours, part_edges, solve_groups
+from multimix.methods.comixup import kernel
+from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbours
 from oracles import seeded
 
+RULES = ["beta", "gamma", "eta", "tau", "sweeps", "soft_labels", "resolve", "rule", "precedence", "borders", "descent"]
 OPTIONS = [
     {},
     {"rule": "soft"},
@@ -32,7 +35,7 @@ def some_maps(batch, size, seed, power=3.0):
 
 
 def some_groups(batch, grid, seed, *, part=20, k=1, power=3.0, size=(16, 24)):
-    maps, edges = some_maps(batch, size, seed, power), part_edges(batch, part)
+    maps, edges = some_maps(batch, size, seed, power), (*range(0, batch, part), batch)
     prior = torch.rand(k, batch, dtype=torch.float64, generator=seeded(seed + 1)) + 0.05
     for low, high in itertools.pairwise(edges):
         prior[:, low:high] /= prior[:, low:high].sum(1, keepdim=True)
@@ -45,7 +48,7 @@ def oracle_weights(groups, rules, solve=oracle.cheapest):
     """``[K, B, N, B]`` by plain loops."""
     k, batch, (rows, columns) = len(groups.prior), len(groups.held), groups.held.shape[1:]
     found = torch.zeros(k, batch, rows * columns, batch, dtype=torch.float64)
-    options = {name: getattr(rules, name) for name in Rules.__dataclass_fields__ if name != "start"}
+    options = {name: getattr(rules, name) for name in RULES}
     for p, (low, high) in enumerate(itertools.pairwise(groups.edges)):
         m = high - low
         drawn = [[{int(a): 1.0} for a in groups.start[low + j].flatten()] for j in range(m)]
@@ -64,7 +67,7 @@ def oracle_weights(groups, rules, solve=oracle.cheapest):
 
 
 def weights_of(shown, batch):
-    first, second = (torch.nn.functional.one_hot(part.flatten(2), batch).double() for part in (shown.first, shown.second))
+    first, second = (torch.nn.functional.one_hot(part.flatten(2), batch).double() for part in shown[:2])
     return 0.5 * (first + second)
 
 
@@ -124,56 +127,66 @@ def test_moves_leave_no_better_move():
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("batch", "part", "grid"), [(7, 3, (3, 3)), (5, 20, (2, 2)), (1, 4, (3, 2)), (4, 4, (1, 6))], ids=str)
 def test_parts_against_plain_loops(options, batch, part, grid):
-    rules = Rules(**options)
+    rules = CoMixup(**options)
     for seed in range(2):
         groups = some_groups(batch, grid, seed, part=part, k=3)
-        shown = solve_groups(groups, rules)
-        assert shown.exact == 1
+        shown = rules.solve(groups)
+        assert shown[2] == 1
         torch.testing.assert_close(weights_of(shown, batch), oracle_weights(groups, rules), atol=1e-12, rtol=0)
 
 
 def test_brute_force_on_a_tiny_part():
-    groups, rules = some_groups(3, (2, 2), 5), Rules()
+    groups, rules = some_groups(3, (2, 2), 5), CoMixup()
     torch.testing.assert_close(
-        weights_of(solve_groups(groups, rules), 3), oracle_weights(groups, rules, oracle.every_labelling), atol=1e-12, rtol=0
+        weights_of(rules.solve(groups), 3), oracle_weights(groups, rules, oracle.every_labelling), atol=1e-12, rtol=0
     )
+
+
+def solve_slowly(*arguments):
+    """In place of the compiled kernel."""
+    arrays, weights, found, _, _ = arguments[:6], arguments[6], arguments[7:10], *arguments[10:]
+    comixup_numpy.solve_parts(*arrays, weights._asdict(), *found)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("grid", [(4, 4), (2, 8), (6, 3)], ids=str)
-def test_both_backends_agree(options, grid):
-    pytest.importorskip("numba", reason="there is one backend only without numba")
+def test_numpy_agrees(options, grid, monkeypatch):
+    rules = CoMixup(threads=1, **options)
     for power in (0.5, 6.0):  # with moves, and without
         groups = some_groups(13, grid, 2, part=9, k=2, power=power)
-        ours, slow = (solve_groups(groups, Rules(**options), backend=backend) for backend in ("numba", "torch"))
-        assert ours.exact == slow.exact
-        assert torch.equal(ours.first, slow.first)
-        assert torch.equal(ours.second, slow.second)
+        ours = rules.solve(groups)
+        with monkeypatch.context() as patch:
+            patch.setattr(kernel, "solve_all", solve_slowly)
+            patch.setattr(compiled, "_used", {solve_slowly})
+            slow = rules.solve(groups)
+        assert ours[2] == slow[2]
+        assert torch.equal(ours[0], slow[0])
+        assert torch.equal(ours[1], slow[1])
 
 
 def test_a_fresh_step_is_the_step_alone():
     groups = some_groups(9, (4, 4), 3, k=3)
-    whole = solve_groups(groups, Rules(start="fresh"))
+    whole = CoMixup(start="fresh").solve(groups)
     for k in range(3):
-        alone = solve_groups(groups._replace(prior=groups.prior[k : k + 1]), Rules())
-        assert torch.equal(whole.first[k], alone.first[0])
-        assert torch.equal(whole.second[k], alone.second[0])
+        alone = CoMixup().solve(groups._replace(prior=groups.prior[k : k + 1]))
+        assert torch.equal(whole[0][k], alone[0][0])
+        assert torch.equal(whole[1][k], alone[1][0])
 
 
 def test_parts_do_not_see_each_other_nor_threads():
     groups = some_groups(12, (4, 4), 4, part=5)
-    whole = solve_groups(groups, Rules(), threads=1)
-    split = solve_groups(groups, Rules(), threads=3)
-    assert torch.equal(whole.first, split.first)
+    whole = CoMixup(threads=1).solve(groups)
+    split = CoMixup(threads=3).solve(groups)
+    assert torch.equal(whole[0], split[0])
     changed = groups._replace(held=torch.cat([groups.held[:5], groups.held[5:].flip(0)]))
-    other = solve_groups(changed, Rules())
-    assert torch.equal(other.first[:, :5], whole.first[:, :5])
-    assert not torch.equal(other.first[:, 5:], whole.first[:, 5:])
+    other = CoMixup().solve(changed)
+    assert torch.equal(other[0][:, :5], whole[0][:, :5])
+    assert not torch.equal(other[0][:, 5:], whole[0][:, 5:])
 
 
 def test_inputs_in_another_order_give_the_same_outputs():
     """Without ties to break by index: no half-half labels, which are three of many, and nobody asked to differ."""
-    groups, rules = some_groups(8, (4, 4), 6, power=6.0), Rules(soft_labels=False, resolve=False)
+    groups, rules = some_groups(8, (4, 4), 6, power=6.0), CoMixup(soft_labels=False, resolve=False)
     order = torch.randperm(8, generator=seeded(1))
     back = order.argsort()
     turned = groups._replace(
@@ -182,7 +195,7 @@ def test_inputs_in_another_order_give_the_same_outputs():
         affinity=groups.affinity[:, order][:, :, order],
         start=back[groups.start],
     )
-    assert torch.equal(order[solve_groups(turned, rules).first], solve_groups(groups, rules).first)
+    assert torch.equal(order[rules.solve(turned)[0]], rules.solve(groups)[0])
 
 
 def test_descent_never_raises_the_objective():
@@ -191,9 +204,9 @@ def test_descent_never_raises_the_objective():
         groups = some_groups(10, (4, 4), seed)
         values = []
         for descent in range(4):
-            rules = Rules(descent=descent, resolve=False)
-            shown = solve_groups(groups, rules)
-            values.append(peer.scores(groups, rules, peer.input_weights(groups, shown.first[0], shown.second[0])).worked_on)
+            rules = CoMixup(descent=descent, resolve=False)
+            shown = rules.solve(groups)
+            values.append(peer.scores(groups, rules, peer.input_weights(groups, shown[0][0], shown[1][0])).worked_on)
         assert (np.diff(values) <= 1e-9).all()
 
 
@@ -202,7 +215,7 @@ def test_outputs_of_the_same_inputs_are_asked_to_differ():
         count = 0
         for seed in range(30):
             groups = some_groups(4, (3, 3), seed, power=6.0)
-            shown = solve_groups(groups, Rules(resolve=resolve, tau=1e3, descent=0))
+            shown = CoMixup(resolve=resolve, tau=1e3, descent=0).solve(groups)
             sets = [frozenset(weights_of(shown, 4)[0, j].sum(0).nonzero().flatten().tolist()) for j in range(4)]
             count += sum(one == two and len(one) > 1 for one, two in itertools.combinations(sets, 2))
         return count
@@ -212,11 +225,11 @@ def test_outputs_of_the_same_inputs_are_asked_to_differ():
 
 def test_soft_labels_are_halves_of_two():
     groups = some_groups(20, (4, 4), 0)
-    soft = weights_of(solve_groups(groups, Rules()), 20)
+    soft = weights_of(CoMixup().solve(groups), 20)
     assert set(soft.unique().tolist()) == {0.0, 0.5, 1.0}
     assert (soft.sum(3) == 1).all()
-    assert set(weights_of(solve_groups(groups, Rules(soft_labels=False)), 20).unique().tolist()) == {0.0, 1.0}
-    assert set(weights_of(solve_groups(groups, Rules(sweeps=1, descent=0)), 20).unique().tolist()) == {0.0, 1.0}
+    assert set(weights_of(CoMixup(soft_labels=False).solve(groups), 20).unique().tolist()) == {0.0, 1.0}
+    assert set(weights_of(CoMixup(sweeps=1, descent=0).solve(groups), 20).unique().tolist()) == {0.0, 1.0}
 
 
 def test_compatibility():
@@ -232,19 +245,18 @@ def test_compatibility():
 
 def test_large_weights_do_not_overflow():
     groups = some_groups(6, (4, 4), 0)
-    shown = solve_groups(groups, Rules(gamma=1e12))
+    shown = CoMixup(gamma=1e12).solve(groups)
     assert (weights_of(shown, 6).sum(3) == 1).all()
-    assert torch.equal(shown.first, solve_groups(groups, Rules(gamma=1e12), backend="torch").first)
 
 
 def test_not_above_the_published_loop():
     pytest.importorskip("gco", reason="the published loop needs gco-wrapper: pip install --no-deps gco-wrapper==3.0.9")
-    peer, rules = load_peer(), Rules()
+    peer, rules = load_peer(), CoMixup()
     gaps = []
     for seed in range(8):
         groups = some_groups(20, (4, 4), seed, size=(32, 32))
-        shown = solve_groups(groups, rules)
-        ours = peer.scores(groups, rules, peer.input_weights(groups, shown.first[0], shown.second[0]))
+        shown = rules.solve(groups)
+        ours = peer.scores(groups, rules, peer.input_weights(groups, shown[0][0], shown[1][0]))
         public = peer.scores(groups, rules, peer.public_outputs(groups, rules))
         gaps.append([a - b for a, b in zip(ours, public, strict=True)])
     worked_on, reported = np.array(gaps).T
@@ -263,11 +275,9 @@ def load_peer():
 
 
 def test_whole_numbers_and_others_share_one_kernel():
-    pytest.importorskip("numba", reason="kernels need numba")
-    from multimix.methods.comixup.kernel import solve_all
-
     groups = some_groups(4, (3, 3), 0)
-    solve_groups(groups, Rules())
-    kinds = len(solve_all.signatures)
-    solve_groups(groups._replace(prior=groups.prior.float()), Rules(beta=1, gamma=1, tau=1, eta=0, soft_labels=1, rule="soft"))
-    assert len(solve_all.signatures) == kinds
+    CoMixup().solve(groups)
+    kinds = len(kernel.solve_all.signatures)
+    rules = CoMixup(beta=1, gamma=1, tau=1, eta=0, rule="soft")
+    rules.solve(groups._replace(prior=groups.prior.float()))
+    assert len(kernel.solve_all.signatures) == kinds

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mask_oracles import KINDS, brute_force, coarse, max_flow, random_problem, random_terms
-from multimix.methods.puzzlemix.energy import CutProblem, CutTerms, problem_energy, quantised
+from mask_oracles import KINDS, brute_force, coarse, max_flow, problem_energy, random_problem, random_terms
+from multimix.methods.puzzlemix.energy import CutProblem, CutTerms, quantised
 from multimix.methods.puzzlemix.graphcut import problem_levels, solve_masks
 from oracles import seeded
 
@@ -33,7 +33,7 @@ def test_smallest_minimiser_where_nearly_every_optimum_is_a_tie(labels, power):
     for seed, (rows, columns, batch) in enumerate([(1, 1, 10), (1, 4, 20), (2, 2, 40), (3, 2, 20), (2, 3, 20)]):
         batch = max(1, batch // 4) if labels == 5 and rows * columns == 6 else batch
         problem = random_problem(batch, rows, columns, labels, power, seed)
-        assert_brute_force(problem, problem_levels(problem, backend="numba"))
+        assert_brute_force(problem, problem_levels(problem))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,12 +42,12 @@ def test_smallest_minimiser_of_the_energies_that_images_give(kind, cost):
     for labels, (rows, columns) in ((2, (3, 3)), (3, (2, 3)), (3, (2, 2)), (4, (1, 5)), (5, (2, 2))):
         terms = random_terms(kind, 6, rows, columns, seed=labels)
         problem = quantised(terms, shares(5, 6), labels, 0.2, cost)
-        assert_brute_force(problem, problem_levels(problem, backend="numba"))
+        assert_brute_force(problem, problem_levels(problem))
 
 
 def test_three_by_three_with_three_labels():
     problem = quantised(random_terms("generic", 25, 3, 3, seed=1), shares(2, 25), 3, 0.2, "l2")
-    assert_brute_force(problem, problem_levels(problem, backend="numba"))
+    assert_brute_force(problem, problem_levels(problem))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 7), (8, 8), (16, 16), (1, 32), (9, 32)])
@@ -59,7 +59,7 @@ def test_equals_scipys_flow_on_larger_grids(rows, columns, labels, kind):
         quantised(random_terms(kind, 2, rows, columns, seed=rows), shares(2, 2), labels, 0.2, "l2"),
         22 if kind == "strong" else 16,
     )
-    levels = problem_levels(problem, backend="numba")
+    levels = problem_levels(problem)
     for k in range(2):
         for b in range(2):
             smallest, energy = max_flow(problem, k, b)
@@ -70,7 +70,7 @@ def test_equals_scipys_flow_on_larger_grids(rows, columns, labels, kind):
 def test_largest_grid():
     terms = random_terms("generic", 2, 32, 32, seed=3)
     problem = coarse(quantised(terms, shares(1, 2), 3, 0.2, "l2"), 18)
-    levels = problem_levels(problem, backend="numba")
+    levels = problem_levels(problem)
     assert [int(e) for e in problem_energy(problem, levels)[0]] == [max_flow(problem, 0, b)[1] for b in range(2)]
 
 
@@ -89,7 +89,7 @@ def test_nested_and_alone_as_in_company(kind, rows, columns, labels, cost, eta, 
     terms = random_terms(kind, 3, rows, columns, seed)
     lam = shares(6, 3, seed)
     lam[5] = lam[2]  # a duplicate
-    options = {"labels": labels, "eta": eta, "cost": cost, "backend": "numba"}
+    options = {"labels": labels, "eta": eta, "cost": cost}
     levels = solve_masks(terms, lam, **options)
     ascending = levels.gather(0, lam.argsort(0)[:, :, None, None].expand_as(levels))
     assert (ascending.int().diff(dim=0) >= 0).all()
@@ -137,7 +137,7 @@ def test_ends_and_degenerate_energies(labels):
 
 def test_threads_do_not_change_a_bit():
     terms = random_terms("generic", 301, 8, 8, seed=4)
-    one, two = (solve_masks(terms, shares(5, 301), threads=threads, backend="numba") for threads in (1, 2))
+    one, two = (solve_masks(terms, shares(5, 301), threads=threads) for threads in (1, 2))
     assert torch.equal(one, two)
 
 
@@ -149,11 +149,9 @@ def test_what_cannot_be_solved_is_refused_in_one_sentence():
     with pytest.raises(ValueError, match="labels must be a whole number in 2 … 32 with cost='l4', got 64"):
         solve_masks(terms, lam, labels=64, cost="l4")
     with pytest.raises(ValueError, match=r"256 labels on 32 × 32 blocks need 9\.\d GB for each thread, more than 1: use fewer"):
-        solve_masks(random_terms("generic", 1, 32, 32, seed=0), lam, labels=256, backend="numba")
+        solve_masks(random_terms("generic", 1, 32, 32, seed=0), lam, labels=256)
     with pytest.raises(ValueError, match="no cost 'l3'; there are l1, l2, l4"):
         solve_masks(terms, lam, cost="l3")
-    with pytest.raises(ValueError, match="no backend 'cuda'; there are auto, numba, torch"):
-        solve_masks(terms, lam, backend="cuda")
     with pytest.raises(ValueError, match=r"blocks must be at most 32 per side, got a grid of \[33, 2\]"):
         solve_masks(random_terms("generic", 1, 33, 2, seed=0), lam)
     with pytest.raises(ValueError, match="the mask energy is too large to be solved exactly"):
@@ -168,7 +166,7 @@ def test_numbers_near_the_limit_do_not_overflow():
     small = random_problem(8, 3, 3, 3, 2, seed=9)
     factor = 2**50
     large = CutProblem(*(part * factor for part in small[:4]), small.bend)
-    assert torch.equal(problem_levels(large, backend="numba"), problem_levels(small, backend="numba"))
+    assert torch.equal(problem_levels(large), problem_levels(small))
 
 
 def test_the_limit_is_where_sums_would_leave_64_bits():
@@ -178,7 +176,7 @@ def test_the_limit_is_where_sums_would_leave_64_bits():
     for factor in (2.0**20, 2.0**24):
         problem = quantised(terms._replace(cost=terms.cost * factor), lam, 3, 0.2, "l2")
         assert int(problem.base.abs().sum()) < 2**62
-    assert_brute_force(problem, problem_levels(problem, backend="numba"))
+    assert_brute_force(problem, problem_levels(problem))
     size = float(terms.cost.abs().sum())
     largest = 2.0**26 / size  # the scale is 2^36, the limit 2^62
     quantised(terms._replace(cost=terms.cost * largest * 0.99), lam, 3, 0.0, "l2")

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from multimix.methods.sagemix.assignment import EXACT_UP_TO, matched_points
 from oracles import seeded
 from points_oracle import total
 
-BACKENDS = ["numba", "torch"]
 KINDS = ["cube", "sphere", "apart", "grid", "line", "one place", "twice"]
 
 
@@ -62,36 +60,33 @@ def check_permutations(order, batch, n):
     assert torch.equal(order.sort(1).values, torch.arange(n).expand(batch, n))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
-def test_no_permutation_is_cheaper(n, backend):
+def test_no_permutation_is_cheaper(n):
     for kind, seed in itertools.product(KINDS, range(3)):
         a, b = some_clouds(kind, 2, n, seed)
-        order = matched_points(a, b, backend=backend)
+        order = matched_points(a, b)
         check_permutations(order, 2, n)
         for i in range(2):
             least_of_all = min(total(a[i].tolist(), b[i].tolist(), p) for p in itertools.permutations(range(n)))
             assert found(a[i], b[i], order[i]) == pytest.approx(least_of_all, abs=1e-12)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_exact_is_scipys_cost(kind, backend):
+def test_exact_is_scipys_cost(kind):
     for n, d in ((17, 2), (50, 3), (130, 3), (40, 1)):
         a, b = some_clouds(kind, 2, n, n, d)
-        order = matched_points(a, b, rule="exact", backend=backend)
+        order = matched_points(a, b, rule="exact")
         check_permutations(order, 2, n)
         for i in range(2):
             assert found(a[i], b[i], order[i]) == pytest.approx(least(a[i], b[i]), rel=1e-12, abs=1e-9)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("eps", [0.2, 0.01, 0.001])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_auction_keeps_its_bound(kind, eps, backend):
+def test_an_auction_keeps_its_bound(kind, eps):
     for n in (1, 2, 40, 90):
         a, b = some_clouds(kind, 2, n, 5)
-        order = matched_points(a, b, rule="auction", eps=eps, backend=backend)
+        order = matched_points(a, b, rule="auction", eps=eps)
         check_permutations(order, 2, n)
         for i in range(2):
             assert found(a[i], b[i], order[i]) <= least(a[i], b[i]) + n * eps * diagonal(a[i], b[i]) + 1e-9
@@ -106,16 +101,6 @@ def test_coarse_coordinates(n, seed, levels, rule):
     check_permutations(order, 1, n)
     # Sums of few different numbers: within N·ε·D of the least is the least.
     assert found(a[0], b[0], order[0]) <= least(a[0], b[0]) + (1e-9 if rule == "exact" else n * 1e-4 * 9)
-
-
-def test_the_numpy_rule_without_scipy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    for kind in KINDS:
-        a, b = some_clouds(kind, 1, 60, 3)
-        order = matched_points(a, b, rule="exact", backend="torch")
-        check_permutations(order, 1, 60)
-        compiled = matched_points(a, b, rule="exact")
-        assert found(a[0], b[0], order[0]) == pytest.approx(found(a[0], b[0], compiled[0]), abs=1e-9)
 
 
 def test_prices_certify_the_compiled_optimum():

@@ -1,7 +1,5 @@
-"""What puzzle mix asks of a model and of its surroundings: saliency, clean loss, noise, workers, a machine without numba."""
+"""What puzzle mix asks of a model and of its surroundings: saliency, clean loss, noise, workers."""
 
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -172,27 +170,3 @@ def test_a_default_device_changes_nothing():
         assert attacked[0].device.type == "cpu"
     finally:
         torch.set_default_device(None)
-
-
-WITHOUT_NUMBA = """
-import sys
-sys.modules["numba"] = None
-import torch, multimix as mm
-x = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-saliency = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(1)) ** 4
-mm.warmup()
-for seed in range(3):
-    plan = mm.PuzzleMix(k=3, transport_eps=0.1).plan(x, saliency=saliency, generator=torch.Generator().manual_seed(seed))
-    assert plan.mix(x).shape == (12, 3, 16, 16)
-    print(*plan.levels.flatten().tolist())
-"""
-
-
-def test_without_numba_a_notice_and_the_same_masks():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=True)
-    assert done.stderr == "numba is not installed: multimix falls back to slower kernels in torch (pip install numba)\n"
-    x, saliency = torch.rand(4, 3, 16, 16, generator=seeded(0)), torch.rand(4, 16, 16, generator=seeded(1)) ** 4
-    for seed, line in enumerate(done.stdout.splitlines()):
-        plan = mm.PuzzleMix(k=3).plan(x, saliency=saliency, generator=seeded(seed))
-        assert line == " ".join(map(str, plan.levels.flatten().tolist()))
-    assert len(done.stdout.splitlines()) == 3

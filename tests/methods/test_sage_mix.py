@@ -109,7 +109,6 @@ def test_coarse_auctions_reach_the_solver():
     orders = [planned(x, options={"assignment": "auction", "eps": eps}).order for eps in (0.5, 1e-5)]
     assert not torch.equal(*orders)
     assert torch.equal(orders[1], planned(x).order)
-    torch.testing.assert_close(planned(x, options={"backend": "torch"}).share, planned(x).share)
 
 
 def test_every_point_lies_on_its_segment():

@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..compiled import uses_numba
 from ..mixing import can_write_in_place, into, memory_format, mix, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
 from .grid import areas, as_plane, block_of, borders, grid_of, spread
@@ -50,7 +49,7 @@ class BlockPlan(PairPlan):
         pair = plane if self.noise_pair is None else plane + self.noise_pair.reshape(plane.shape).to(z.dtype)
         out_plane = None if out is None else out.view(len(out), *plane.shape[1:])
         direct = out_plane is None or out_plane.is_contiguous(memory_format=memory_format(own))
-        if can_write_in_place(z) and direct and uses_numba("auto"):
+        if can_write_in_place(z) and direct:
             mixed = self._mix_compiled(own, pair, out_plane)
         else:
             mixed = self._mix_in_torch(own, pair, out_plane)
@@ -72,15 +71,7 @@ class BlockPlan(PairPlan):
                 for k in range(self.k)
             ]
             return into(torch.cat(steps), own, out)
-        rows, height = grid_of(self.levels)[0], as_plane(self.size)[0]
-        if height % rows:
-            return mixed_batch(own, self.partner, spread(weight, as_plane(self.size)).unsqueeze(2), out)
-        # All rows of a block have one mask, so it is laid out along x only: [K, B, 1, rows, 1, W].
-        across = weight.index_select(-1, block_of(as_plane(self.size)[1], grid_of(self.levels)[1]).to(weight.device))
-        tall, tall_out = (None if z is None else z.view(*z.shape[:2], rows, -1, z.shape[3]) for z in (own, out))
-        assert tall is not None
-        mixed = mixed_batch(tall, self.partner, across[:, :, None, :, None], tall_out)
-        return mixed.flatten(2, 3)
+        return mixed_batch(own, self.partner, spread(weight, as_plane(self.size)).unsqueeze(2), out)
 
     def _moved(self, z: Tensor, source: Tensor | None, k: int) -> Tensor:
         """``z [B, C, H, W]`` with its cells moved as step k has them."""

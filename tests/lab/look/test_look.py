@@ -260,7 +260,7 @@ def test_comixup_says_how_much_of_b_and_its_mirror_image_is_in_the_row_of_a(pair
 
 def test_two_pictures_alone_would_not_be_mixed_by_comixup(pair):
     x = torch.stack(pair)
-    plan = CoMixup(part=2, blocks=(8,), backend="torch").plan(x, saliency=contrast(x).square())
+    plan = CoMixup(part=2, blocks=(8,)).plan(x, saliency=contrast(x).square())
     assert torch.equal(plan.mix(x), x)
 
 

@@ -1,15 +1,30 @@
-"""Co-Mixup (Kim et al., 2021) with K priors: many samples mixed jointly, salient and unlike each other."""
+"""Co-Mixup (Kim et al., 2021) with K priors: many samples mixed jointly, salient and unlike each other.
 
+A part has m inputs and m outputs on a grid of N blocks. Output j shows at block i the mixture o_ji of inputs, one of them or two
+half and half; c_j = Σ_i o_ji. With b = β/N, g = γ/N, t = τN, compatibility A and the prior α the sweeps work on
+
+    Σ_ji o_ji · u_i + b/2 Σ_j Σ_{i~i'} ‖o_ji − o_ji'‖² + g Σ_j c_j · push(A p_j),  p_j = Σ_{j' ≠ j} c_j'
+    u_ki = −s_k(i) − η/N · log(α_k + 10⁻⁸)
+
+where push(q) is q where it exceeds t, and 0 elsewhere (``hard``), or what exceeds t (``soft``). One output after the other is
+solved for its blocks, with twice the push of the others as a cost of each input: the gradient, were there no threshold.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
+from torch.nn.functional import avg_pool2d
 
 from ...checks import check_number, check_share, check_whole, checked_saliency
-from ...compiled import Backend
+from ...compiled import in_chunks, noticed
 from ...geometry.grid import as_plane, block_saliency
 from ...plan import Plan
 from ...sampling import Sampler, check_path_options, sample_path
@@ -18,7 +33,12 @@ from ..clean_loss import CleanLossMethod
 from ..puzzlemix.method import Blocks, checked_blocks
 from ..registry import Look, register
 from .plan import GroupPlan
-from .solver import MOST_INPUTS, Borders, Groups, Precedence, Rule, Rules, Start, compatibility, part_edges, solve_groups
+
+FLOOR = 1e-8  # keeps the logarithm of the prior finite
+BONUS = 5e-4  # what two inputs half and half cost less than the mean of both
+TOLERANCE = 1e-6
+MOST_INPUTS = 200  # of a part: labels of a block are kept in one byte
+FINEST, BITS = 36, 60  # costs are multiples of 2⁻³⁶, or coarser if their sums would not fit 60 bits
 
 
 def mirrored_steps(
@@ -64,8 +84,8 @@ def mirrored_steps(
         "pairing": "no pair is drawn; the partner is read off the weights",
     },
     look=Look(
-        # 4 × 4 blocks are too coarse for pictures of this size. What numba would compile for a minute torch does at once.
-        lambda side: {"blocks": (8,), "backend": "torch"},
+        # 4 × 4 blocks are too coarse for pictures of this size.
+        lambda side: {"blocks": (8,)},
         short="4 inputs: A, B and\ntheir mirror images;\nλ may fall",
         whole="It mixes many samples into as many: here A, B and their mirror images, and this is the output that goes with A. "
         "λ is the share of B and its mirror image. No λ can be asked for and no order is promised: the slider moves through "
@@ -79,7 +99,7 @@ class CoMixup(CleanLossMethod):
     """x̂_k shows in every block the sample of its part that is salient there, or two half and half; rows of a part differ.
 
     Consecutive parts of ``part`` samples are mixed jointly into as many outputs, on a grid of ``blocks`` per side (of several
-    one is drawn for the batch; a pair of numbers is rows and columns). :mod:`multimix.methods.comixup.solver` has the objective:
+    one is drawn for the batch; a pair of numbers is rows and columns). The objective is in :mod:`.method`:
     ``beta`` weighs smoothness, ``gamma`` that outputs show different samples (by ``rule``, once others show one in more than
     ``tau`` of an image), ``eta`` the Dirichlet(``alpha``) prior, ``omega`` the distance between the salient places of two
     samples, looked for in windows of ``window`` places at every ``stride``-th. ``sweeps`` go over all outputs as published;
@@ -103,12 +123,11 @@ class CoMixup(CleanLossMethod):
     descent: int = 1
     soft_labels: bool = True
     resolve: bool = True
-    rule: Rule = "hard"
-    precedence: Precedence = "intended"
-    borders: Borders = "objective"
-    start: Start = "previous"
+    rule: Literal["hard", "soft"] = "hard"
+    precedence: Literal["intended", "reference"] = "intended"
+    borders: Literal["objective", "reference"] = "objective"
+    start: Literal["previous", "fresh"] = "previous"
     threads: int | None = None
-    backend: Backend = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,7 +154,7 @@ class CoMixup(CleanLossMethod):
             raise ValueError(f"CoMixup needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
         size = as_plane(x.shape[2:])
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
-        edges = part_edges(len(x), self.part)
+        edges = (*range(0, len(x), self.part), len(x))
         # Before the path, so that K changes neither the grid nor where outputs begin.
         drawn = self.blocks[int(torch.randint(len(self.blocks), (), generator=generator))]
         rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
@@ -150,9 +169,114 @@ class CoMixup(CleanLossMethod):
             start=(uniform * inputs).long(),
             edges=edges,
         )
-        rules = Rules(**{name: getattr(self, name) for name in Rules.__dataclass_fields__})
-        shown = solve_groups(groups, rules, threads=self.threads, backend=self.backend)
-        return ordered_plan(shown.first, shown.second, edges, x.shape[2:])
+        first, second, _ = self.solve(groups)
+        return ordered_plan(first, second, edges, x.shape[2:])
+
+    def solve(self, groups: "Groups") -> tuple[Tensor, Tensor, float]:
+        """The two inputs that every block of every output shows half and half, twice the same where it is one.
+
+        ``first`` and ``second`` are ``[K, B, rows, columns]``, indices into the batch, first ≤ second; then the share of the
+        solves of one output that are certainly best. They depend on nothing but a part's own inputs.
+        """
+        from .kernel import solve_all
+
+        held = groups.held.detach().cpu().double()
+        batch, rows, columns = held.shape
+        k, edges, blocks = len(groups.prior), groups.edges, rows * columns
+        # Lines along the shorter side keep the front of the elimination short.
+        turned = columns > rows
+        short = min(rows, columns)
+
+        def numbered(grid: Tensor) -> NDArray[Any]:
+            return (grid.mT if turned else grid).reshape(batch, -1).contiguous().numpy()
+
+        tilt = -self.eta / blocks * (groups.prior.double() + FLOOR).log()
+        first, second = np.empty((2, k, batch, blocks), np.int64)
+        exact = np.zeros((len(edges) - 1, 2), np.int64)
+        arrays = (
+            numbered(held),
+            tilt.contiguous().numpy(),
+            groups.affinity.double().contiguous().numpy(),
+            numbered(groups.start.long()),
+            np.array(edges),
+            neighbours(blocks // short, short),
+            self._weights(groups),
+            first,
+            second,
+            exact,
+        )
+        with noticed(solve_all):
+            in_chunks(lambda low, high: solve_all(*arrays, low, high), len(edges) - 1, self.threads)
+        offset = torch.tensor(edges[:-1]).repeat_interleave(torch.tensor(edges).diff())[None, :, None]
+        shown = [(torch.from_numpy(part) + offset).view(k, batch, blocks // short, short) for part in (first, second)]
+        shown = [(part.mT if turned else part).contiguous() for part in shown]
+        return shown[0], shown[1], float(exact[:, 1].sum() / exact[:, 0].sum())
+
+    def _weights(self, groups: "Groups") -> Any:
+        """The numbers that the kernel needs, of one type always: another would be compiled for anew."""
+        from .kernel import Weights
+
+        blocks = groups.held[0].numel()
+        gamma = self.gamma / blocks
+        inputs = groups.affinity.shape[1]
+        least = float(groups.prior.min()) + FLOOR
+        largest = 1 + self.eta * abs(math.log(least)) + 2 * gamma * inputs * blocks * float(groups.affinity.abs().max()) + gamma
+        largest += 4 * self.beta + BONUS
+        return Weights(
+            beta=self.beta / blocks,
+            gamma=gamma,
+            tau=float(self.tau * blocks),
+            bonus=BONUS,
+            tolerance=TOLERANCE,
+            sweeps=int(self.sweeps),
+            rule=2 if self.rule == "soft" else int(self.precedence == "reference"),
+            soft_labels=self.soft_labels,
+            resolve=self.resolve,
+            own_borders=self.borders == "objective",
+            fresh=self.start == "fresh",
+            descent=int(self.descent),
+            scale=2.0 ** min(FINEST, BITS - math.ceil(math.log2(largest * blocks))),
+        )
+
+
+class Groups(NamedTuple):
+    """Parts of a batch to be mixed, part after part: inputs ``edges[p] … edges[p + 1] − 1`` belong to part p."""
+
+    held: Tensor  # [B, rows, columns]: what each block holds of a sample's saliency, sum 1 per sample
+    prior: Tensor  # [K, B]: the weight of each input in its part
+    affinity: Tensor  # [parts, m, m]: compatibility, 0 where a part is smaller
+    start: Tensor  # [B, rows, columns]: the input, counted within the part, that each output shows before the first sweep
+    edges: tuple[int, ...]
+
+
+def compatibility(saliency: Tensor, edges: tuple[int, ...], *, omega: float, window: int = 8, stride: int = 1) -> Tensor:
+    """``[parts, m, m]``: A = (1 − ω) I + ω m Δ / ΣΔ, Δ the L1 distances between the most salient windows of two samples.
+
+    ``saliency`` is ``[B, H, W]``; windows have ``window`` places a side, or as many as there are. If all peaks of a part coincide
+    there is nothing to tell inputs apart: Δ counts as 0.
+    """
+    sides = [min(window, side) for side in saliency.shape[1:]]
+    pooled = avg_pool2d(saliency.double().unsqueeze(1), sides, stride=stride).squeeze(1)
+    peak = pooled.flatten(1).argmax(1)
+    place = torch.stack([peak // pooled.shape[2], peak % pooled.shape[2]], 1).double()
+    most = max(high - low for low, high in pairwise(edges))
+    found = torch.zeros(len(edges) - 1, most, most, dtype=torch.float64)
+    for p, (low, high) in enumerate(pairwise(edges)):
+        here = place[low:high]
+        apart = (here[:, None] - here[None]).abs().sum(2).cpu()
+        total = float(apart.sum())
+        found[p, : high - low, : high - low] = (1 - omega) * torch.eye(high - low, dtype=torch.float64)
+        if total > 0:
+            found[p, : high - low, : high - low] += omega * (high - low) * apart / total
+    return found
+
+
+@lru_cache(maxsize=64)
+def neighbours(lines: int, length: int) -> NDArray[np.int64]:
+    """``[lines · length, 4]``: the blocks after, before, below and above each block; −1 where there is none."""
+    number = np.pad(np.arange(lines * length).reshape(lines, length), 1, constant_values=-1)
+    around = (number[1:-1, 2:], number[1:-1, :-2], number[2:, 1:-1], number[:-2, 1:-1])
+    return np.ascontiguousarray(np.stack(around, 2).reshape(-1, 4))
 
 
 def tilted_priors(k: int, alpha: float, edges: Sequence[int], *, sampler: Sampler, generator: Generator) -> Tensor:

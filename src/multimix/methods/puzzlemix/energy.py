@@ -159,18 +159,6 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
     return CutProblem(base_, down_, right_, slope_, bend)
 
 
-def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
-    """``[K, B]`` int64: the energy of ``levels [K, B, rows, columns]`` in the problem's whole numbers, 0 for a mask of 0."""
-    levels = levels.to(torch.int64)
-    d = problem.steps
-    reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
-    unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)
-    apart = torch.tensor([sum((gap - k) * problem.bend[k] for k in range(gap)) for gap in range(d + 1)], device=levels.device)
-    down = (problem.down * apart[levels.diff(dim=2).abs()]).flatten(2).sum(2)
-    right = (problem.right * apart[levels.diff(dim=3).abs()]).flatten(2).sum(2)
-    return unary + down + right
-
-
 def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: int) -> None:
     """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
     largest = np.abs(base).sum((1, 2, 3)) + base[0].size * np.abs(slope).max(0)

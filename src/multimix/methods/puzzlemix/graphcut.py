@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...checks import check_choice
-from ...compiled import Backend, in_chunks, noticed, uses_numba
+from ...compiled import in_chunks, noticed
 from .energy import CutProblem, CutTerms, LabelCost, quantised
 
 MOST_MEMORY = 2**30  # bytes of the kernel's layers, which grow with the square of the number of labels
@@ -22,7 +22,6 @@ def solve_masks(
     eta: float = 0.2,
     cost: LabelCost = "l2",
     threads: int | None = None,
-    backend: Backend = "auto",
 ) -> Tensor:
     """``[K, B, rows, columns]`` uint8 levels 0 … labels − 1: the smallest of the masks that minimise the energy, for every λ.
 
@@ -34,7 +33,7 @@ def solve_masks(
     if max(terms.cost.shape[1:]) > MOST_BLOCKS:
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     problem = quantised(terms, lam, labels, eta, cost)
-    levels = problem_levels(problem, threads=threads, backend=backend, device=terms.cost.device)
+    levels = problem_levels(problem, threads=threads)
     share = np.broadcast_to(lam.detach().cpu().numpy(), levels.shape[:2])
     levels.numpy()[share <= 0] = 0
     levels.numpy()[share >= 1] = labels - 1
@@ -49,18 +48,8 @@ def check_labels_option(labels: int, cost: LabelCost) -> None:
         raise ValueError(f"labels must be a whole number in 2 … {most} with cost={cost!r}, got {labels!r}")
 
 
-def problem_levels(
-    problem: CutProblem, *, threads: int | None = None, backend: Backend = "auto", device: torch.device | None = None
-) -> Tensor:
-    """``[K, B, rows, columns]`` uint8: the smallest minimisers of a problem in whole numbers.
-
-    The compiled kernel works on the CPU; the solver in torch on ``device``. Its certificates, a bound and a proof for each mask,
-    are what :func:`multimix.methods.puzzlemix.rof.rof_levels` gives beside the levels; a mask it could not prove is told about.
-    """
-    if not uses_numba(backend):
-        from .rof import rof_levels
-
-        return rof_levels(problem, device=device).levels
+def problem_levels(problem: CutProblem, *, threads: int | None = None) -> Tensor:
+    """``[K, B, rows, columns]`` uint8: the smallest minimisers of a problem in whole numbers, found on the CPU."""
     from .graphcut_kernel import cut_levels
 
     batch, steps, rows, columns = problem.base.shape
@@ -68,7 +57,7 @@ def problem_levels(
     if memory > MOST_MEMORY:
         raise ValueError(
             f"{steps + 1} labels on {rows} × {columns} blocks need {memory / 2**30:.1f} GB for each thread, more than "
-            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks, or backend='torch'"
+            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks"
         )
     levels = torch.empty(len(problem.slope), batch, rows, columns, dtype=torch.uint8)
     base, down, right, slope = (part.numpy() for part in problem[:4])

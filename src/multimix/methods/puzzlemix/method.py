@@ -18,7 +18,6 @@ from ...checks import (
     checked_saliency,
     per_channel,
 )
-from ...compiled import Backend
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
@@ -89,7 +88,6 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     std: float | tuple[float, ...] | None = None
     out_of_range: OutOfRange = "refuse"
     threads: int | None = None
-    backend: Backend = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,9 +187,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             std=self.std,
             out_of_range=self.out_of_range,
         )
-        levels = solve_masks(
-            terms, lam, labels=self.labels, eta=self.eta, cost=self.cost, threads=self.threads, backend=self.backend
-        )
+        levels = solve_masks(terms, lam, labels=self.labels, eta=self.eta, cost=self.cost, threads=self.threads)
         plan = BlockPlan(partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid)
         if noise is not None and self.adv_roles is not None:
             first, second = (noise if attacked else None for attacked in self.adv_roles)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...checks import check_choice, check_number
-from ...compiled import Backend, in_chunks, noticed, uses_numba
+from ...compiled import in_chunks, noticed
 
 Array = np.ndarray[Any, Any]
 Matching = Literal["auto", "exact", "auction"]
@@ -26,29 +26,21 @@ def matched_points(
     rule: Matching = "auto",
     eps: float = 0.002,
     threads: int | None = None,
-    backend: Backend = "auto",
 ) -> Tensor:
     """``order [B, N]`` int64: point i of cloud ``points [B, N, d]`` goes with point ``order[i]`` of ``points_pair [B, N, d]``.
 
     Always a permutation; d is 1, 2 or 3. ``exact`` minimises Σ_i ‖p_i − p'_order(i)‖. ``auction`` comes within N·ε·D of the
     least sum, D the diagonal of the smallest box with sides along the axes that holds both clouds; in practice far closer.
-    ``auto`` is exact for up to 512 points. Without numba ``exact`` uses scipy where it is installed, else numpy, slowly; the sum
-    is the same, but of several optima another one may be returned.
+    ``auto`` is exact for up to 512 points.
     """
     check_choice("rule", rule, get_args(Matching))
     check_number("eps", eps, above=0)
     if points.shape != points_pair.shape or points.ndim != 3 or not 1 <= points.shape[2] <= 3 or points.numel() == 0:
         raise ValueError(f"clouds must both be [B, N, d] with d up to 3, got {list(points.shape)} and {list(points_pair.shape)}")
-    compiled = uses_numba(backend)
     first, second = _scaled(points, points_pair)
     pairs, _, n = first.shape
     exact = rule == "exact" or (rule == "auto" and n <= EXACT_UP_TO)
     order = np.empty((pairs, n), np.int64)
-    if not compiled:
-        for pair in range(pairs):
-            distance = np.sqrt(((first[pair][:, :, None] - second[pair][:, None]) ** 2).sum(0))
-            order[pair] = _exact(distance) if exact else _auction(distance, _phases(eps))[0]
-        return torch.from_numpy(order)
     from .assignment_kernel import match
 
     phases, price = _phases(LAST if exact else eps), np.zeros((pairs, n))
@@ -76,63 +68,3 @@ def _phases(eps: float) -> Array:
     count = max(0, math.ceil(math.log(FIRST / last, FALL)))
     phases: Array = last * FALL ** np.arange(count, -1, -1.0)
     return phases
-
-
-def _exact(distance: Array) -> Array:
-    """The cheapest assignment of ``distance [N, N]``: by scipy, or without it by numpy."""
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError:
-        return _augmented(distance, _auction(distance, _phases(LAST))[1])
-    order: Array = linear_sum_assignment(distance)[1]
-    return order
-
-
-def _auction(distance: Array, phases: Array) -> tuple[Array, Array]:
-    """An assignment within N times the last ε of the cheapest, and its prices; all that wait bid at once, the highest wins."""
-    n = len(distance)
-    price, owner = np.zeros(n), np.full(n, -1)
-    for eps in phases:
-        owner = np.full(n, -1)
-        waiting = np.arange(n)
-        while len(waiting):
-            costs = distance[waiting] + price
-            chosen = costs.argmin(1)
-            best = costs[np.arange(len(waiting)), chosen]
-            runner_up = np.partition(costs, 1, axis=1)[:, 1] if n > 1 else best
-            bid = price[chosen] + (runner_up - best) + eps
-            ranked = np.lexsort((-bid, chosen))
-            won = ranked[np.unique(chosen[ranked], return_index=True)[1]]
-            outbid = owner[chosen[won]]
-            owner[chosen[won]], price[chosen[won]] = waiting[won], bid[won]
-            waiting = np.concatenate([np.delete(waiting, won), outbid[outbid >= 0]])
-    return np.argsort(owner), price
-
-
-def _augmented(distance: Array, price: Array) -> Array:
-    """The cheapest assignment by shortest augmenting paths from nearly right prices: the compiled rule, row by row in numpy."""
-    n = len(distance)
-    owner, mate = np.full(n, -1), np.full(n, -1)
-    for i, chosen in enumerate((distance + price).argmin(1)):
-        if owner[chosen] < 0:
-            owner[chosen], mate[i] = i, chosen
-    for new in np.flatnonzero(mate < 0).tolist():
-        label, parent, settled = np.full(n, np.inf), np.full(n, new), np.zeros(n, bool)
-        i, cost, offset = new, 0.0, 0.0
-        while True:
-            onward = distance[i] + price + offset
-            nearer = (onward < label) & ~settled
-            label[nearer], parent[nearer] = onward[nearer], i
-            j = int(np.where(settled, np.inf, label).argmin())
-            cost = label[j] = max(label[j], cost)
-            if owner[j] < 0:
-                break
-            settled[j] = True
-            i = int(owner[j])
-            offset = cost - distance[i, j] - price[j]
-        price = price + np.where(settled, cost - label, 0.0)
-        while j >= 0:
-            i = int(parent[j])
-            owner[j] = i
-            mate[i], j = j, int(mate[i])
-    return mate

@@ -10,12 +10,11 @@ from torch import Generator, Tensor, nn
 
 from ...batch import Batch
 from ...checks import check_finite, check_number, check_whole, checked_saliency
-from ...compiled import Backend
 from ...logits import Output
 from ...plan import PairPlan
 from ...saliency import CleanLoss, clean_pass, root_mean_square
 from ..base import PairMethod
-from ..registry import Look, register
+from ..registry import register
 from .assignment import Matching, matched_points
 from .points import PointPlan, check_points, checked_order, drawn_points, kernel_shares, reordered, taken
 
@@ -28,7 +27,6 @@ SMALLEST_SIGMA = 1e-6
     published={"theta": "alpha"},
     shared="point clouds: pair, saliency pass, assignment, anchors",
     order="shares of every point ordered",
-    look=Look(lambda side: {"backend": "torch"}),  # numba would compile for a minute
 )
 @dataclass(frozen=True, kw_only=True)
 class SageMix(PairMethod):
@@ -52,7 +50,6 @@ class SageMix(PairMethod):
     assignment: Matching = "auto"
     eps: float = 0.002
     threads: int | None = None
-    backend: Backend = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,7 +97,6 @@ class SageMix(PairMethod):
                 rule=self.assignment,
                 eps=self.eps,
                 threads=self.threads,
-                backend=self.backend,
             )
         return order
 

@@ -1,4 +1,4 @@
-"""Co-Mixup where numba is not installed: the same sweeps in NumPy, a hundred times slower.
+"""Co-Mixup's compiled sweeps again, in NumPy: a hundred times slower.
 
 The same labels where an output is solved exactly. Moves between two labels are solved by elimination, too, since a minimum cut in
 plain Python would take longer; on grids wider than 16 blocks a move whose table would get too large is left out.
