@@ -11,7 +11,6 @@ from torch import nn
 
 from drawn import drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
-from multimix.lab.evaluation.cam import CamLayers
 from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, localization
 from multimix.lab.evaluation.transfer import TRANSFER_RULES, TransferOptions, last_block, put_new_head, train_on
 from multimix.lab.nets import network
@@ -44,8 +43,8 @@ def net(name="preact_resnet18_small", classes=5, seed=0):
     return network(name, classes)
 
 
-def transfer(given, train, test, *, cam=None, progress=iter, **options):
-    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), cam=cam, progress=progress)
+def transfer(given, train, test, *, progress=iter, **options):
+    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), progress=progress)
 
 
 def state(module):
@@ -184,25 +183,6 @@ def test_named_layers_in_any_network(splits):
     assert result.trained == ("7.weight", "7.bias")
 
 
-def test_a_network_without_pooling_by_grad_cam(splits):
-    class Flat(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.middle, self.out = nn.Conv2d(3, 4, 5, 4), nn.Linear(4 * 25, 6), nn.Linear(6, 2)
-
-        def forward(self, x):
-            return {"logits": self.out(self.middle(self.conv(x).relu().flatten(1)).relu())}
-
-    torch.manual_seed(0)
-    cam = CamLayers("conv", "out", gradient=True)
-    _, result = transfer(Flat(), *splits, layers=("middle",), cam=cam, count=1, batch=6)
-    assert result.trained == ("middle.weight", "middle.bias", "out.weight", "out.bias")
-    with pytest.raises(ValueError, match="head must be named where maps are Grad-CAM"):
-        transfer(Flat(), *splits, layers=("middle",), cam=CamLayers("conv", gradient=True))
-    with pytest.raises(ValueError, match="no feature map was found"):
-        transfer(Flat(), *splits, layers=("middle",))
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -227,7 +207,6 @@ def test_what_cannot_be_done_is_one_sentence(splits):
         ("no unit 'batch'; there are epoch, step", {"unit": "batch"}),
         ("count must be at least 1, got 0", {"count": 0}),
         ("lr must be positive, got 0", {"lr": 0}),
-        ("head must be an nn.Linear that gets", {"cam": CamLayers(head="stage4")}),
         ("batch must be at most the 12 samples", {"batch": 13}),
     ):
         with pytest.raises(ValueError, match=match):

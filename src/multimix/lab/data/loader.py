@@ -6,7 +6,7 @@ drawn for the whole batch, of which every process takes its rows. So batch s of 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from .reading import BadFile
 # Separate keys: training may use (seed, epoch, step) as well, and must not see the same numbers.
 ORDER, DRAWS = 0x0BDE, 0xD4A5
 
+T = TypeVar("T")
 Batch = tuple[Tensor, Tensor]
 
 
@@ -72,14 +73,7 @@ class Loader:
         if not 0 <= start <= len(self):
             raise ValueError(f"start must lie in 0 … {len(self)}, got {start}")
         steps, remaining = _Steps(self, number, self.order(number)), range(start, len(self))
-        if self.workers == 0 or not isinstance(self.split, Files):
-            return _raise_bad(steps[step] for step in remaining)
-        # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
-        generator = torch.Generator()
-        ahead: DataLoader[Batch | BadFile] = DataLoader(
-            steps, batch_size=None, sampler=remaining, num_workers=self.workers, generator=generator, collate_fn=_unchanged
-        )
-        return _raise_bad(ahead)
+        return made_ahead(steps, remaining, self.workers if isinstance(self.split, Files) else 0)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the only epoch there is without shuffling and augmentation."""
@@ -112,22 +106,34 @@ class _Steps(Dataset[Batch | BadFile]):
         try:
             pixels, labels = loader.split.batch(index[mine])
         except BadFile as bad:
-            return bad  # raised in a worker, torch would bury the sentence in a traceback
+            return bad
         rows = (torch.arange(loader.repeats)[:, None] * len(index) + mine).flatten()
         repeated = pixels * loader.repeats if isinstance(pixels, list) else torch.cat([pixels] * loader.repeats)
         x, y = loader.augment.apply(repeated, draws[rows]), labels.repeat(loader.repeats)
         return (x[:0], y[:0]) if nothing else (x, y)
 
 
+def made_ahead(steps: Dataset[T | BadFile], numbers: range, workers: int) -> Iterator[T]:
+    """The steps with these ``numbers``, made ahead by ``workers`` other processes (0: by this one); a bad file is raised.
+
+    ``steps`` return the BadFile: raised in a worker, torch would bury its sentence in a traceback.
+    """
+    made: Iterable[T | BadFile] = map(steps.__getitem__, numbers)
+    if workers:
+        # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
+        options: dict[str, Any] = {"generator": torch.Generator(), "collate_fn": _unchanged}
+        made = DataLoader(steps, batch_size=None, sampler=numbers, num_workers=workers, **options)
+    return _raise_bad(made)
+
+
 def _unchanged(batch: Any) -> Any:
     return batch
 
 
-def _raise_bad(batches: Iterable[Batch | BadFile]) -> Iterator[Batch]:
-    """The batches, or the error of the first bad file."""
+def _raise_bad(made: Iterable[T | BadFile]) -> Iterator[T]:
     # The loop alone holds the iterator, so that workers stop at once when it is left. Were it in a variable, the traceback would
     # keep it alive, and torch waits five seconds for each worker of an iterator that is collected as garbage.
-    for batch in batches:
-        if isinstance(batch, BadFile):
-            raise batch
-        yield batch
+    for one in made:
+        if isinstance(one, BadFile):
+            raise one
+        yield one

@@ -4,17 +4,19 @@ A box is x, y, width, height in pixels, float, and covers x ≤ place < x + widt
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 from scipy import ndimage
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from ..data import Augment, BadFile, CenterCrop, Files, Normalise, Resize
 from ..data.augment import sides
+from ..data.loader import made_ahead
 from ..data.reading import picture_size
 
 EIGHT = numpy.ones((3, 3), dtype=bool)
@@ -90,16 +92,14 @@ def largest_box(mask: numpy.ndarray) -> tuple[int, int, int, int]:
     Pixels that touch at a corner belong together, and the holes of a region count, as for the contours of the reference script.
     Of equally large regions it is the first, line by line.
     """
-    rows, columns = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
-    if len(rows) == 0:
+    # What is not outside is filled: the background connects along edges only, so it cannot slip between pixels at a corner.
+    outside, _ = ndimage.label(numpy.pad(~mask, 1, constant_values=True))
+    numbered, count = ndimage.label((outside != outside[0, 0])[1:-1, 1:-1], structure=EIGHT)
+    if count == 0:
         return 0, 0, 0, 0
-    top, left = int(rows[0]), int(columns[0])
-    frame = mask[top : int(rows[-1]) + 1, left : int(columns[-1]) + 1]
-    numbered, count = ndimage.label(frame, structure=EIGHT)
-    if count == 1:
-        return left, top, frame.shape[1], frame.shape[0]
-    down, across = _largest_region(numbered)
-    return left + across.start, top + down.start, across.stop - across.start, down.stop - down.start
+    largest = numpy.bincount(numbered.ravel())[1:].argmax()
+    down, across = ndimage.find_objects(numbered)[largest]
+    return across.start, down.start, across.stop - across.start, down.stop - down.start
 
 
 class Boxed(NamedTuple):
@@ -114,15 +114,19 @@ class Boxed(NamedTuple):
     vanished: list[int]
 
 
+@dataclass(frozen=True, eq=False)
 class BoxedBatches(Dataset[Boxed | BadFile]):
     """The samples of ``split`` in order, ``batch`` at a time, made by ``workers`` other processes (0: by this one)."""
 
-    def __init__(self, split: Files, augment: Augment, batch: int = 50, workers: int = 0) -> None:
-        for name, value, least in (("batch", batch, 1), ("workers", workers, 0)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), augment)  # an augmentation that cannot be followed is refused now
-        self.split, self.augment, self.batch, self.workers = split, augment, batch, workers
+    split: Files
+    augment: Augment
+    batch: int = 50
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"batch must be at least 1, got {self.batch}")
+        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), self.augment)  # an augmentation that cannot be followed is refused now
 
     def __len__(self) -> int:
         return -(-len(self.split) // self.batch)
@@ -134,7 +138,7 @@ class BoxedBatches(Dataset[Boxed | BadFile]):
             images, labels = self.split.batch(torch.tensor(rows))
             sizes = [picture_size(self.split.paths[row]) for row in rows]
         except BadFile as bad:
-            return bad  # raised in a worker, torch would bury the sentence in a traceback
+            return bad
         boxes = [
             seen_boxes(some, size, (image.shape[1], image.shape[2]), self.augment)
             for some, size, image in zip(stored, sizes, images, strict=True)
@@ -143,16 +147,7 @@ class BoxedBatches(Dataset[Boxed | BadFile]):
         return Boxed(x, labels, boxes, [len(before) - len(after) for before, after in zip(stored, boxes, strict=True)])
 
     def __iter__(self) -> Iterator[Boxed]:
-        made: Iterable[Boxed | BadFile] = (
-            # A generator of its own, since torch would draw a seed for the workers from the global one.
-            DataLoader(self, batch_size=None, num_workers=self.workers, generator=torch.Generator(), collate_fn=_as_is)
-            if self.workers
-            else map(self.__getitem__, range(len(self)))
-        )
-        for one in made:
-            if isinstance(one, BadFile):
-                raise one
-            yield one
+        return made_ahead(self, range(len(self)), self.workers)
 
 
 def annotated(split: Any) -> tuple[Tensor, ...]:
@@ -170,23 +165,6 @@ def with_boxes(split: Files) -> Files:
     return split if len(rows) == len(split) else split.take(rows)
 
 
-def _largest_region(numbered: numpy.ndarray) -> tuple[slice, slice]:
-    """Rows and columns of the region with the most pixels, holes filled."""
-    places = ndimage.find_objects(numbered)
-    pixels = numpy.bincount(numbered.ravel())[1:]
-    best, most = 0, 0
-    for region in numpy.argsort(-pixels, kind="stable").tolist():
-        down, across = places[region]
-        # Filling is slow; a region whose whole frame is smaller cannot win.
-        if (down.stop - down.start) * (across.stop - across.start) < most:
-            continue
-        filled = int(ndimage.binary_fill_holes(numbered[down, across] == region + 1).sum())
-        if filled > most or (filled == most and region < best):
-            best, most = region, filled
-    found: tuple[slice, slice] = places[best]
-    return found
-
-
 def _corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Upper left and lower right corners ``[n, 2]`` and areas, float64; areas from the corners, so that they cancel exactly."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
@@ -196,7 +174,3 @@ def _corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError("boxes must be finite, got NaN or infinity")
     low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:].clamp(min=0)
     return low, high, (high - low).prod(1)
-
-
-def _as_is(made: Any) -> Any:
-    return made

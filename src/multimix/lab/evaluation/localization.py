@@ -6,8 +6,7 @@ but not for the same of the two; both readings are rules here, and both are repo
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from ..data import Augment, Files
 from .base import Finding, measure
 from .boxes import Boxed, BoxedBatches, iou, largest_box, with_boxes
-from .cam import CamLayers, CamPass, Upsampling, cam_pass, find_layers, heat_maps
+from .cam import CamPass, cam_pass, find_layers, heat_maps
 from .error import Proportion, proportion
 from .predictions import READING, Reading
 from .subject import Subject
@@ -26,23 +25,12 @@ SWEPT_IOU = (0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
-class MapStyle:
-    """How maps are made and cut: ``box_sum`` and ``upsample`` as in :func:`heat_maps`, ``in_bytes`` as in :func:`box_of_map`."""
-
-    box_sum: bool = False
-    upsample: Upsampling = "bilinear"
-    in_bytes: bool = False
-
-
-PLAIN, SCRIPT = MapStyle(), MapStyle(box_sum=True, upsample="bicubic", in_bytes=True)
-
-
-@dataclass(frozen=True)
 class Rule:
     """When an object counts as found: by the map of the predicted class, and the best of the true boxes.
 
     The overlap must be at least ``iou_threshold``, or with ``above`` more than that; with ``top1`` the class must be right, too.
-    ``whole_pixels`` cuts the corners of the true boxes to whole numbers first.
+    ``as_script`` makes the maps as the reference script does, cuts them in whole numbers of 0 … 255, and first cuts the corners
+    of the true boxes to whole pixels.
     """
 
     name: str
@@ -50,17 +38,23 @@ class Rule:
     iou_threshold: float
     above: bool = False
     top1: bool = False
-    style: MapStyle = field(default=SCRIPT)
-    whole_pixels: bool = True
+    as_script: bool = True
 
     def __post_init__(self) -> None:
         for name in ("cam_threshold", "iou_threshold"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in 0 … 1, got {getattr(self, name)}")
 
+    def box(self, heat: Tensor) -> Tensor:
+        """The box ``[4]`` of a map ``heat [H, W]``."""
+        return box_of_map(heat, self.cam_threshold, in_bytes=self.as_script)
+
     def overlap(self, box: Tensor, true: Tensor) -> float:
         """The best overlap of ``box [4]`` with one of ``true [n, 4]``; 0 if all of those are out of sight."""
-        return _best(box[None], _whole(true) if self.whole_pixels else true)[0]
+        if self.as_script:
+            low, high = true[:, :2].floor(), (true[:, :2] + true[:, 2:]).floor()
+            true = torch.cat([low, high - low], 1)
+        return _best(box[None], true)[0]
 
     def met(self, overlap: Tensor, correct: Tensor) -> Tensor:
         """Whether each object is found, from its best overlap and whether its class is right."""
@@ -100,10 +94,7 @@ class Localization:
     accuracies: tuple[BoxAccuracy, ...]
 
     def __getitem__(self, name: str) -> BoxAccuracy:
-        for one in self.accuracies:
-            if one.name == name:
-                return one
-        raise ValueError(f"no accuracy {name!r}; there are {', '.join(one.name for one in self.accuracies)}")
+        return next(one for one in self.accuracies if one.name == name)
 
 
 @measure(
@@ -133,7 +124,6 @@ def localization(
     rules: Sequence[Rule] = RULES,
     thresholds: int = 100,
     foreign: bool = False,
-    cam: CamLayers | None = None,
 ) -> Localization:
     """Every rule's accuracy, and MaxBoxAcc: the best over ``thresholds`` values of cam_threshold in [0, 1) (0: leave it out).
 
@@ -151,35 +141,54 @@ def localization(
         raise ValueError("there must be a rule, or thresholds to try, got neither")
     boxed, reading = with_boxes(split), reading._replace(batch=min(MOST, reading.batch))
     cuts = numpy.arange(thresholds) / max(1, thresholds)
-    classes = None if foreign else len(split.classes)
-    seen = [_overlaps(batch, one, rules, cuts, classes) for batch, one in cam_passes(network, boxed, augment, reading, cam)]
-    correct = torch.cat([part.correct for part in seen])
-    accuracies = []
-    for i, rule in enumerate(rules):
-        met = rule.met(torch.cat([part.by_rule[i] for part in seen]), correct)
-        accuracies.append(_accuracy(rule.name, rule.cam_threshold, rule.iou_threshold, met))
+    right: list[Tensor] = []
+    by_rule: list[list[float]] = [[] for _ in rules]  # the best overlap of every image
+    by_cut: list[list[float]] = []
+    vanished_boxes = vanished_images = 0
+    for batch, seen in cam_passes(network, boxed, augment, reading):
+        if not foreign and seen.logits.shape[1] != len(split.classes):
+            raise ValueError(
+                f"the network must have the {len(split.classes)} classes of the split, it has {seen.logits.shape[1]}; "
+                "with foreign=True its classes may be others"
+            )
+        predicted, size = seen.logits.argmax(1), (batch.x.shape[2], batch.x.shape[3])
+        raw = seen.raw(predicted)
+        maps = {script: heat_maps(raw, size, as_script=script) for script in {rule.as_script for rule in rules}}
+        for rule, overlaps in zip(rules, by_rule, strict=True):
+            pairs = zip(maps[rule.as_script], batch.boxes, strict=True)
+            overlaps += [rule.overlap(rule.box(heat), true) for heat, true in pairs]
+        if thresholds:
+            plain = heat_maps(raw if foreign else seen.raw(batch.labels), size)
+            for heat, true in zip(plain.numpy(), batch.boxes, strict=True):
+                by_cut.append(_best(torch.tensor([_box(heat, float(cut), False) for cut in cuts]), true))
+        right.append(predicted.cpu() == batch.labels)
+        vanished_boxes += sum(batch.vanished)
+        vanished_images += sum(len(some) == 0 for some in batch.boxes)
+    correct = torch.cat(right)
+    accuracies = [
+        _accuracy(rule, rule.met(torch.tensor(overlaps, dtype=torch.float64), correct))
+        for rule, overlaps in zip(rules, by_rule, strict=True)
+    ]
     if thresholds:
-        accuracies += _max_box_accuracies(torch.cat([part.by_cut for part in seen]), correct, cuts, foreign)
+        accuracies += _max_box_accuracies(torch.tensor(by_cut, dtype=torch.float64), correct, cuts, foreign)
     return Localization(
         n=len(boxed),
         without_box=len(split) - len(boxed),
-        vanished_boxes=sum(part.vanished_boxes for part in seen),
-        vanished_images=sum(part.vanished_images for part in seen),
+        vanished_boxes=vanished_boxes,
+        vanished_images=vanished_images,
         error=None if foreign else proportion(int((~correct).sum()), len(boxed)),
         accuracies=tuple(accuracies),
     )
 
 
-def cam_passes(
-    network: nn.Module, split: Files, augment: Augment, reading: Reading, cam: CamLayers | None = None
-) -> Iterator[tuple[Boxed, CamPass]]:
+def cam_passes(network: nn.Module, split: Files, augment: Augment, reading: Reading) -> Iterator[tuple[Boxed, CamPass]]:
     """Every batch of ``split`` with its boxes, and what the network says about it."""
     batches = BoxedBatches(split, augment, reading.batch, reading.workers)
     weight = next(network.parameters(), torch.zeros(0))
     layers = None
     for _, boxed in zip(reading.progress(range(len(batches))), batches, strict=True):
         x = boxed.x.to(weight.device, weight.dtype)
-        layers = layers or find_layers(network, x, cam)
+        layers = layers or find_layers(network, x)
         yield boxed, cam_pass(network, x, layers)
 
 
@@ -197,50 +206,10 @@ def box_of_map(heat: Tensor, cam_threshold: float, *, in_bytes: bool = False) ->
     return torch.tensor(_box(values, cam_threshold, in_bytes), dtype=torch.float64)
 
 
-class _Overlaps(NamedTuple):
-    """Of a batch: the best overlap of each image by rule ``[B]`` and by cut ``[B, cuts]``, and what of the boxes was lost."""
-
-    correct: Tensor
-    by_rule: list[Tensor]
-    by_cut: Tensor
-    vanished_boxes: int
-    vanished_images: int
-
-
-def _overlaps(boxed: Boxed, one: CamPass, rules: Sequence[Rule], cuts: numpy.ndarray, classes: int | None) -> _Overlaps:
-    if classes not in (None, one.logits.shape[1]):
-        raise ValueError(
-            f"the network must have the {classes} classes of the split, it has {one.logits.shape[1]}; "
-            "with foreign=True its classes may be others"
-        )
-    size = (boxed.x.shape[2], boxed.x.shape[3])
-    predicted = one.logits.argmax(1)
-    raw = one.raw(predicted)
-    maps = {style: heat_maps(raw, size, box_sum=style.box_sum, upsample=style.upsample) for style in {r.style for r in rules}}
-    by_rule = []
-    for rule in rules:
-        boxes = [box_of_map(heat, rule.cam_threshold, in_bytes=rule.style.in_bytes) for heat in maps[rule.style]]
-        overlaps = [rule.overlap(box, true) for box, true in zip(boxes, boxed.boxes, strict=True)]
-        by_rule.append(torch.tensor(overlaps, dtype=torch.float64))
-    by_cut = torch.zeros(len(boxed.x), 0, dtype=torch.float64)
-    if len(cuts):
-        plain = heat_maps(raw if classes is None else one.raw(boxed.labels), size)
-        boxes_by_cut = [torch.tensor([_box(heat.numpy(), float(cut), False) for cut in cuts]) for heat in plain]
-        rows = [_best(boxes, true) for boxes, true in zip(boxes_by_cut, boxed.boxes, strict=True)]
-        by_cut = torch.tensor(rows, dtype=torch.float64)
-    gone = sum(len(some) == 0 for some in boxed.boxes)
-    return _Overlaps(predicted.cpu() == boxed.labels, by_rule, by_cut, sum(boxed.vanished), gone)
-
-
 def _best(boxes: Tensor, true: Tensor) -> list[float]:
     """For each box the best overlap with a true one; 0 without any."""
     best: list[float] = iou(boxes, true).amax(1).tolist() if len(true) else [0.0] * len(boxes)
     return best
-
-
-def _whole(boxes: Tensor) -> Tensor:
-    corners = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1).floor()
-    return torch.cat([corners[:, :2], corners[:, 2:] - corners[:, :2]], 1)
 
 
 def _box(values: numpy.ndarray, cam_threshold: float, in_bytes: bool) -> tuple[int, int, int, int]:
@@ -258,8 +227,9 @@ def _max_box_accuracies(by_cut: Tensor, correct: Tensor, cuts: numpy.ndarray, fo
         for iou_threshold in SWEPT_IOU:
             met = (by_cut >= iou_threshold) & allowed[:, None]
             best = int(numpy.argmax(met.sum(0).numpy()))
-            yield _accuracy(f"max_box_{name}_{iou_threshold}", float(cuts[best]), iou_threshold, met[:, best])
+            rule = Rule(f"max_box_{name}_{iou_threshold}", float(cuts[best]), iou_threshold)
+            yield _accuracy(rule, met[:, best])
 
 
-def _accuracy(name: str, cam_threshold: float, iou_threshold: float, met: Tensor) -> BoxAccuracy:
-    return BoxAccuracy(name, cam_threshold, iou_threshold, proportion(int(met.sum()), len(met)))
+def _accuracy(rule: Rule, met: Tensor) -> BoxAccuracy:
+    return BoxAccuracy(rule.name, rule.cam_threshold, rule.iou_threshold, proportion(int(met.sum()), len(met)))

@@ -10,12 +10,11 @@ class ignored) comes near it. It is a guess made after trying many readings, sev
 import copy
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,7 @@ from ..data import Augment, Files, Loader, Split
 from ..data.cub import read_cub200
 from .base import Finding, measure
 from .boxes import with_boxes
-from .cam import CamLayers, find_layers
+from .cam import find_layers
 from .error import Proportion
 from .localization import PAPER_TEXT, REFERENCE, BoxAccuracy, localization
 from .predictions import Progress, Reading, one_bar
@@ -93,19 +92,11 @@ class Transfer:
     rows: tuple[TransferRow, ...]
 
 
-class Transferred(NamedTuple):
-    """The trained copy of the network, in evaluation mode, and what was measured on the way."""
-
-    network: nn.Module
-    result: Transfer
-
-
 def birds(folder: Path, options: TransferOptions) -> tuple[Files, Files]:
     """The two parts of CUB-200-2011, or ``per_class`` pictures of every class of each."""
-    splits = read_cub200(folder)
-    if options.per_class is None:
-        return splits["train"], splits["test"]
-    return splits["train"].subset(options.per_class, options.seed), splits["test"].subset(options.per_class, options.seed)
+    parts = read_cub200(folder).parts
+    some = parts if options.per_class is None else {k: v.subset(options.per_class, options.seed) for k, v in parts.items()}
+    return some["train"], some["test"]
 
 
 def _birds_labels(subject: Subject, options: Mapping[str, Any]) -> list[Tensor]:
@@ -142,41 +133,45 @@ def train_on(
     evaluation: Augment,
     options: TransferOptions = PAPER,
     *,
-    cam: CamLayers | None = None,
     workers: int = 0,
     progress: Progress = iter,
-) -> Transferred:
+) -> tuple[nn.Module, Transfer]:
     """A copy of ``network`` with a new linear head for the classes of ``train``, trained together with some layers.
 
-    The head is the layer class activation maps are made with; where there is none, ``cam`` names it, and a layer for Grad-CAM.
-    What is trained runs in training mode, all else in evaluation mode, so that its batch-norm statistics stay. ``augment`` is
-    that of training, ``evaluation`` that of the test. Images go where the network is.
+    The head is the layer class activation maps are made with. What is trained runs in training mode, all else in evaluation mode,
+    so that its batch-norm statistics stay. ``augment`` is that of training, ``evaluation`` that of the test. Images go where the
+    network is. The copy is returned in evaluation mode.
     """
     if train.classes != test.classes:
         raise ValueError(f"train and test must have the same classes, got {len(train.classes)} and {len(test.classes)}")
     copied = copy.deepcopy(unwrapped(network)[0])
-    cam = _cam_with_head(copied, test, evaluation, cam)
-    assert cam.head is not None
-    layers = (*(last_block(copied) if options.layers is None else options.layers), cam.head)
-    put_new_head(copied, cam.head, len(train.classes), options.seed)
+    weight = next(copied.parameters())
+    images, _ = test.batch(torch.arange(min(2, len(test))))
+    head = find_layers(copied, evaluation.apply(images, torch.zeros(len(images), 0)).to(weight.device, weight.dtype)).head
+    layers = (*(last_block(copied) if options.layers is None else options.layers), head)
+    put_new_head(copied, head, len(train.classes), options.seed)
     trained = _parameters_of(copied, layers)
-    loader = Loader(train, augment, batch=options.batch, seed=options.seed, workers=workers)
-    size, reading = (len(loader) if options.unit == "epoch" else 1), Reading(options.batch, workers)
+    copied.eval()
+    needed_gradient = {value: value.requires_grad for value in copied.parameters()}
+    for name, value in copied.named_parameters():
+        value.requires_grad_(name in trained)
     optimizer = torch.optim.Adam([copied.get_parameter(name) for name in trained], lr=options.lr)
+    loader = Loader(train, augment, batch=options.batch, seed=options.seed, workers=workers)
+    batches = (batch for number in count() for batch in loader.epoch(number))
+    size, reading = (len(loader) if options.unit == "epoch" else 1), Reading(options.batch, workers)
     rows = []
-    with (
-        one_bar(progress, options.count * (size + reading.batches_of(with_boxes(test)))) as ticking,
-        _frozen(copied, trained),
-    ):
-        reading = reading._replace(progress=ticking)
-        for number, piece in enumerate(_pieces(loader, options), start=1):
-            with _training(copied, layers):
-                batches = zip(ticking(range(size)), piece, strict=True)
-                losses = [_update(copied, optimizer, x, y) for _, (x, y) in batches]
-            found = localization(copied, test, evaluation, reading, rules=TRANSFER_RULES, thresholds=0, cam=cam)
+    with one_bar(progress, options.count * (size + reading.batches_of(with_boxes(test)))) as ticking:
+        for number in range(1, options.count + 1):
+            for layer in layers:
+                named_layer(copied, layer).train()
+            losses = [_update(copied, optimizer, x, y) for _, (x, y) in zip(ticking(range(size)), batches, strict=False)]
+            copied.eval()
+            found = localization(copied, test, evaluation, reading._replace(progress=ticking), rules=TRANSFER_RULES, thresholds=0)
             assert found.error is not None
             rows.append(TransferRow(number, math.fsum(losses) / len(losses), found.error, found.accuracies))
-    return Transferred(copied, Transfer(options.unit, len(train.classes), trained, tuple(rows)))
+    for value, needed in needed_gradient.items():
+        value.requires_grad_(needed).grad = None
+    return copied, Transfer(options.unit, len(train.classes), trained, tuple(rows))
 
 
 def last_block(network: nn.Module) -> tuple[str, ...]:
@@ -210,17 +205,6 @@ def put_new_head(network: nn.Module, head: str, classes: int, seed: int) -> None
     network.set_submodule(head, new)
 
 
-def _cam_with_head(network: nn.Module, test: Files, evaluation: Augment, cam: CamLayers | None) -> CamLayers:
-    """Where maps come from, with the name of the head: what is not named is found, before anything is trained."""
-    images, _ = test.batch(torch.arange(min(2, len(test))))
-    weight = next(network.parameters())
-    x = evaluation.apply(images, torch.zeros(len(images), 0)).to(weight.device, weight.dtype)
-    found = find_layers(network, x, cam)
-    if found.head is None:
-        raise ValueError("head must be named where maps are Grad-CAM, which does not know it, got None")
-    return found
-
-
 def _parameters_of(network: nn.Module, layers: Sequence[str]) -> tuple[str, ...]:
     """Names of the parameters of ``layers``, each once, in the order of the network."""
     wanted: set[int] = set()
@@ -230,15 +214,6 @@ def _parameters_of(network: nn.Module, layers: Sequence[str]) -> tuple[str, ...]
             raise ValueError(f"layers must have parameters to train, {layer!r} has none")
         wanted |= own
     return tuple(name for name, value in network.named_parameters() if id(value) in wanted)
-
-
-def _pieces(loader: Loader, options: TransferOptions) -> Iterator[Iterable[tuple[Tensor, Tensor]]]:
-    """The batches of ``count`` epochs, or the first ``count`` batches one by one, from as many epochs as that takes."""
-    if options.unit == "epoch":
-        yield from (loader.epoch(number) for number in range(options.count))
-        return
-    batches = (batch for number in range(-(-options.count // len(loader))) for batch in loader.epoch(number))
-    yield from ([batch] for batch in islice(batches, options.count))
 
 
 def _update(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> float:
@@ -251,28 +226,3 @@ def _update(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: 
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item()
-
-
-@contextmanager
-def _frozen(network: nn.Module, trained: Sequence[str]) -> Iterator[None]:
-    """Only ``trained`` parameters ask for gradients; afterwards each as before, and none has one."""
-    before = {name: value.requires_grad for name, value in network.named_parameters()}
-    try:
-        for name, value in network.named_parameters():
-            value.requires_grad_(name in trained)
-        yield
-    finally:
-        for name, value in network.named_parameters():
-            value.requires_grad_(before[name]).grad = None
-
-
-@contextmanager
-def _training(network: nn.Module, layers: Sequence[str]) -> Iterator[None]:
-    """``layers`` in training mode, the rest in evaluation mode; afterwards everything in evaluation mode."""
-    network.eval()
-    try:
-        for layer in layers:
-            named_layer(network, layer).train()
-        yield
-    finally:
-        network.eval()

@@ -9,11 +9,11 @@ from PIL import Image, ImageColor
 
 from drawn import Painter, drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Normalise, Resize
-from multimix.lab.evaluation.localization import PLAIN, REFERENCE, Rule
+from multimix.lab.evaluation.localization import REFERENCE, Rule
 from multimix.lab.results.figures.boxes import PREDICTED, TRUE, BoxExample, box_examples, box_picture
 
 GREEN = "#33cc33"
-RULE = Rule("sharp", cam_threshold=0.5, iou_threshold=0.5, top1=True, style=PLAIN)
+RULE = Rule("sharp", cam_threshold=0.5, iou_threshold=0.5, top1=True, as_script=False)
 AUGMENT = Augment([Resize(40), CenterCrop(40), Normalise((0.5,) * 3, (0.25,) * 3)])
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ...data import Augment, Files, Normalise
 from ...evaluation.boxes import BoxedBatches, with_boxes
 from ...evaluation.cam import heat_maps
-from ...evaluation.localization import REFERENCE, Rule, box_of_map, cam_passes
+from ...evaluation.localization import REFERENCE, Rule, cam_passes
 from ...evaluation.predictions import Reading
 from .style import ORANGE, SKY, SOFT, png
 
@@ -46,9 +46,9 @@ def box_examples(
     ((boxed, seen),) = cam_passes(network, some, augment, Reading(len(some)))
     plain = Augment([step for step in augment.steps if not isinstance(step, Normalise)])
     images = next(iter(BoxedBatches(some, plain, batch=len(some)))).x
-    predicted, style = seen.logits.argmax(1), rule.style
-    maps = heat_maps(seen.raw(predicted), (images.shape[2], images.shape[3]), box_sum=style.box_sum, upsample=style.upsample)
-    boxes = [box_of_map(heat, rule.cam_threshold, in_bytes=style.in_bytes) for heat in maps]
+    predicted = seen.logits.argmax(1)
+    maps = heat_maps(seen.raw(predicted), (images.shape[2], images.shape[3]), as_script=rule.as_script)
+    boxes = [rule.box(heat) for heat in maps]
     right = (predicted.cpu() == boxed.labels) | foreign
     examples = []
     for image, heat, box, true, correct in zip(images, maps, boxes, boxed.boxes, right, strict=True):
