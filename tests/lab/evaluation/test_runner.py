@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from multimix.lab.data import Augment, Images
-from multimix.lab.evaluation.registry import MEASURES, measure_named
+from multimix.lab.evaluation import MEASURES, measure_named
 from multimix.lab.evaluation.runner import query_for
 from multimix.lab.evaluation.subject import Parts, Subject
 from multimix.lab.evaluation.transfer import TransferOptions

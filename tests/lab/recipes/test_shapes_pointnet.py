@@ -5,8 +5,8 @@ import torch
 
 import multimix as mm
 from multimix.lab.data import read
+from multimix.lab.evaluation import measure_named
 from multimix.lab.evaluation.predictions import READING
-from multimix.lab.evaluation.registry import measure_named
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names

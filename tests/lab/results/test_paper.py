@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from multimix.lab.evaluation.registry import MEASURES
+from multimix.lab.evaluation import MEASURES
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.recipes.base import SCALES

@@ -8,9 +8,7 @@ from typing import Any
 
 from ...methods import NoMix
 from ..evaluation.cache import collect_runs
-from ..evaluation.predictions import Reading
 from ..evaluation.runner import evaluate_places
-from ..evaluation.subject import Samples, Subject, View
 from ..recipes import RECIPES
 from ..recipes import recipe as named_recipe
 from ..recipes.arms import STRATEGIES, arm_names
@@ -45,10 +43,8 @@ def run(
         raise ValueError(f"there are no finished runs in {str(out)!r}")
     if not rebuild:
         _train(chosen, scale, methods or _trainable(chosen, scale, ks), ks, seeds, out)
-    fixed: dict[str, Any] = {"checkpoint": None, "samples": Samples(), "view": View(), "options": {}, "device": None}
-    _, failed = evaluate_places(
-        [str(out)], ["calibration"], data=DATA, out=out, draw=_no_pictures, reading=Reading(), again=False, **fixed
-    )
+    # No pictures: one for every run would take longer than the run; the page has those of all seeds together.
+    _, failed = evaluate_places([str(out)], ["calibration"], data=DATA, out=out)
     for sentence in failed:
         note(sentence)
     trained_only = replace(chosen, rows=())  # no lines for what this study does not train
@@ -61,11 +57,6 @@ def run(
     quick = ["A quick look: it shows that everything runs, its numbers are no results."] if scale == "smoke" else []
     table = recipe_table(trained_only, scale, study.rows)
     show_study(StudyFiles(page, out / RESULTS, (), table, (*quick, *findings(study))))
-
-
-def _no_pictures(name: str, subject: Subject, result: Any) -> dict[str, bytes]:
-    """One for every run would take longer than the run; the page has those of all seeds together."""
-    return {}
 
 
 def _train(recipe: Recipe, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, out: Path) -> None:

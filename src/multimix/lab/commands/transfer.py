@@ -48,7 +48,6 @@ def transfer(
     """
     from ..evaluation.predictions import Reading
     from ..evaluation.runner import evaluate_places
-    from ..evaluation.subject import Samples, View
     from ..evaluation.transfer import TransferOptions
     from ..results.evaluations import draw, show_evaluations
 
@@ -56,11 +55,8 @@ def transfer(
         run,
         ("transfer",),
         data=data_folder(data),
-        out=Path(),
         draw=draw,
         checkpoint=checkpoint,
-        samples=Samples(),
-        view=View(),
         options={"transfer": TransferOptions(unit, count, lr, batch, per_class, seed, layers or None)},
         reading=Reading(batch, workers),
         device=device,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from ...checks import nearest
 from ..training.checkpoint import Which
 from .subject import Subject
 
@@ -28,10 +29,10 @@ class Measure(NamedTuple):
 
     about: str
     find: Callable[..., Finding]
-    columns: tuple[str, ...]
-    checkpoint: Which
-    labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]]
-    timed: bool
+    columns: tuple[str, ...] = ()
+    checkpoint: Which = "last"
+    labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]] = lambda subject, options: subject.labels("report")
+    timed: bool = False
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -44,19 +45,18 @@ MEASURES: dict[str, Measure] = {}
 Function = TypeVar("Function", bound=Callable[..., Finding])
 
 
-def measure(
-    name: str,
-    about: str,
-    *,
-    columns: tuple[str, ...] = (),
-    checkpoint: Which = "last",
-    labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]] = lambda subject, options: subject.labels("report"),
-    timed: bool = False,
-) -> Callable[[Function], Function]:
-    """Register the decorated function under ``name``; see ``Measure``."""
+def measure(name: str, about: str, **traits: Any) -> Callable[[Function], Function]:
+    """Register the decorated function under ``name``; ``traits`` are the fields of ``Measure``."""
 
     def register(find: Function) -> Function:
-        MEASURES[name] = Measure(about, find, columns, checkpoint, labels, timed)
+        MEASURES[name] = Measure(about, find, **traits)
         return find
 
     return register
+
+
+def measure_named(name: str) -> Measure:
+    """The measure called ``name``."""
+    if name not in MEASURES:
+        raise ValueError(f"no measure {name!r}{nearest(name, MEASURES)}; there are {', '.join(MEASURES)}")
+    return MEASURES[name]

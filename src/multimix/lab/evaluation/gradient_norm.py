@@ -147,7 +147,7 @@ def updates_of(subject: Subject, name: str, ks: tuple[int, ...], seed: int, work
             raise ValueError(
                 f"{name} measures whole updates in full precision; {subject.title} has {field} = {getattr(settings, field)}"
             )
-    split, augment = as_stored(train, settings.augment.short_side), settings.augment.training(subject.entry)
+    split, augment = as_stored(train, settings.augment.short_side), settings.augment.training(settings.data.entry())
     same = settings.batch, settings.loss, settings.smoothing
     return Updates(subject.network, settings.method, split, augment, ks, *same, seed, workers)
 

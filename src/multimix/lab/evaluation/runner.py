@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 
 from ..storage import digest, make_folder, processor, write_atomically
 from ..terminal import bar, note
 from ..training.checkpoint import Which
+from .base import measure_named
 from .cache import Query, find_row, finished_runs, is_run, store_row
-from .predictions import Reading
-from .registry import measure_named
+from .predictions import READING, Reading
 from .subject import Samples, Subject, View, network_subject, run_subject
 
-Result = TypeVar("Result")
+AS_TRAINED, USUAL_VIEW = Samples(), View()
 Draw = Callable[[str, Subject, Any], Mapping[str, bytes]]  # pictures by file name, of the result of a measure
 
 
@@ -31,28 +31,20 @@ class Evaluated(NamedTuple):
     new: bool
 
 
-class Target(NamedTuple):
-    """A run or a network to measure: its name, its folder, and how to get it with its last or best weights."""
-
-    name: str
-    folder: Path
-    subject: Callable[[Which], Subject]
-
-
 def evaluate_places(
     places: Sequence[str],
     on: Sequence[str],
     *,
     data: Path,
-    out: Path,
-    draw: Draw,
-    checkpoint: Which | None,
-    samples: Samples,
-    view: View,
-    options: Mapping[str, Any],
-    reading: Reading,
-    device: str | None,
-    again: bool,
+    out: Path = Path("multimix-evaluations"),
+    draw: Draw = lambda name, subject, result: {},
+    checkpoint: Which | None = None,
+    samples: Samples = AS_TRAINED,
+    view: View = USUAL_VIEW,
+    options: Mapping[str, Any] = {},
+    reading: Reading = READING,
+    device: str | None = None,
+    again: bool = False,
 ) -> tuple[list[Evaluated], list[str]]:
     """The measures ``on`` of all runs and networks in ``places``, and a sentence for everything that could not be measured.
 
@@ -65,33 +57,34 @@ def evaluate_places(
     done: list[Evaluated] = []
     failed: list[str] = []
     for place in places:
-        targets = _attempt(_targets, place, data, samples, view, out, device)
-        if isinstance(targets, str):
-            failed.append(targets)
+        try:
+            subjects = _subjects(place, data, samples, view, out, device)
+        except (ValueError, OSError) as error:
+            failed.append(str(error))
             continue
-        for target in targets:
+        for folder, load in subjects.items():
             for name in on:
-                one = _attempt(evaluate, target, name, checkpoint, options, reading, draw, again)
-                if isinstance(one, Evaluated):
-                    done.append(one)
-                else:
-                    failed.append(f"{target.name}, {name}: {one}")
+                try:
+                    done.append(_evaluate(folder, load, name, checkpoint, options, reading, draw, again))
+                except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
+                    failed.append(f"{folder.name}, {name}: {error}")
     return done, failed
 
 
-def evaluate(
-    target: Target,
+def _evaluate(
+    folder: Path,
+    load: Callable[[Which], Subject],
     name: str,
     checkpoint: Which | None,
     options: Mapping[str, Any],
     reading: Reading,
     draw: Draw,
-    again: bool = False,
+    again: bool,
 ) -> Evaluated:
-    """One measure of one target: measured and stored in its folder, or taken from there."""
+    """One measure of one subject: measured and stored in its folder, or taken from there."""
     chosen = measure_named(name)
     which = checkpoint or chosen.checkpoint
-    subject, folder = target.subject(which), target.folder
+    subject = load(which)
     own = {option: options.get(option, usual) for option, usual in chosen.defaults.items()}
     query = query_for(name, subject, own, which)
     place = folder / query.folder
@@ -99,18 +92,17 @@ def evaluate(
     if known is not None:
         return Evaluated(subject.title, folder, name, known["numbers"], sorted(place.glob("*.*")), new=False)
     found = chosen.find(subject, reading._replace(progress=bar(f"{subject.title}: {name}")), **own)
-    pictures = draw(name, subject, found.result)
-    files = [place / file for file in pictures]
+    pictures = {place / file: content for file, content in draw(name, subject, found.result).items()}
     try:
-        if files:
+        if pictures:
             make_folder(place)
-        for path, content in zip(files, pictures.values(), strict=True):
+        for path, content in pictures.items():
             write_atomically(path, content)
         store_row(folder, query, numbers=found.numbers, result=asdict(found.result))
     except OSError as error:
         note(f"the numbers of {subject.title} cannot be stored: {error}")
-        files = []
-    return Evaluated(subject.title, folder, name, found.numbers, files, new=True)
+        pictures = {}
+    return Evaluated(subject.title, folder, name, found.numbers, list(pictures), new=True)
 
 
 def query_for(name: str, subject: Subject, options: Mapping[str, Any], checkpoint: Which) -> Query:
@@ -141,18 +133,13 @@ def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in flat.items()}
 
 
-def _attempt(work: Callable[..., Result], *given: Any) -> Result | str:
-    """The result, or a sentence on why there is none: the others go on."""
-    try:
-        return work(*given)
-    except (ValueError, OSError) as error:
-        return str(error)
-
-
-def _targets(place: str, data: Path, samples: Samples, view: View, out: Path, device: str | None) -> list[Target]:
+def _subjects(
+    place: str, data: Path, samples: Samples, view: View, out: Path, device: str | None
+) -> dict[Path, Callable[[Which], Subject]]:
+    """For every run or network its folder, and how to get it with its last or best weights."""
     if ":" in place and not Path(place).exists():
         subject = network_subject(place, data, samples, view, device)
-        return [Target(place, out / place.replace(":", "."), lambda which: subject)]
+        return {out / place.replace(":", "."): lambda which: subject}
     if any(view):
         raise ValueError("mean, std, crop and foreign are for networks that are no runs; a run knows how it was trained")
     runs = finished_runs(place, note)
@@ -161,15 +148,11 @@ def _targets(place: str, data: Path, samples: Samples, view: View, out: Path, de
         runs = [Path(place)]
     if not runs:
         raise ValueError(f"{place} has no finished runs")
-    return [Target(run.name, run, _loader(run, data, samples, device)) for run in runs]
+    return {run: cache(partial(_load, run, data, samples, device)) for run in runs}
 
 
-def _loader(run: Path, data: Path, samples: Samples, device: str | None) -> Callable[[Which], Subject]:
-    @cache
-    def load(which: Which) -> Subject:
-        subject = run_subject(run, data, checkpoint=which, samples=samples, device=device)
-        if subject.settings is not None and subject.settings.running.threads is not None:
-            torch.set_num_threads(subject.settings.running.threads)  # as it was trained; times depend on it
-        return subject
-
-    return load
+def _load(run: Path, data: Path, samples: Samples, device: str | None, which: Which) -> Subject:
+    subject = run_subject(run, data, checkpoint=which, samples=samples, device=device)
+    if subject.settings is not None and subject.settings.running.threads is not None:
+        torch.set_num_threads(subject.settings.running.threads)  # as it was trained; times depend on it
+    return subject

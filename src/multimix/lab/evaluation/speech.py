@@ -38,7 +38,7 @@ def measure_selected(subject: Subject, reading: Reading) -> Finding:
     if subject.settings is None or subject.settings.data.select is None:
         raise ValueError(f"{subject.title} has no part to select an epoch by, which speech needs (data.select)")
     # On other samples the error is not that of the log.
-    history, select = (subject.history, subject.parts().select) if subject.on_usual_samples else ((), None)
+    history, select = (subject.history, subject.parts().select) if subject.samples == subject.usual else ((), None)
     found = speech(subject.network, subject.report, subject.evaluation, history, reading, selection=select)
     return Finding({"n": found.error.n, "error": found.error.percent, "selected_epoch": found.selected_epoch}, found)
 

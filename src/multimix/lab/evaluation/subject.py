@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...methods import Method
-from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, dataset, read
+from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, read
 from ..data.augment import Step
 from ..data.imagenet import has_boxes
 from ..data.reading import without_bad
@@ -97,18 +97,6 @@ class Subject:
         """Checksum of the network's weights."""
         return weights_digest(self.network)
 
-    @property
-    def on_usual_samples(self) -> bool:
-        """Whether it is measured on the samples that its training reported on."""
-        return self.usual is not None and dict(self.samples) == dict(self.usual)
-
-    @property
-    def entry(self) -> DataSet:
-        """What is known of the data set that the network was trained on."""
-        if self.settings is None:
-            raise ValueError(f"{self.title} is no run, so it is not known what it was trained on")
-        return self.settings.data.entry()
-
     def labels(self, *names: str) -> list[Tensor]:
         """The labels of the parts ``names`` that there are."""
         parts = [getattr(self.parts(), name) for name in names]
@@ -139,12 +127,12 @@ def run_subject(
     foreign = own.name != settings.data.name
     if own.entry().layout != settings.data.entry().layout:
         raise ValueError(f"{run.name} was trained on {settings.data.name}, and {own.name} has samples of another kind")
-    part = samples.part or (settings.data.report if not foreign else _reported_part(own.name))
+    part = samples.part or (settings.data.report if not foreign else _reported_part(own.entry()))
     per_class = None if samples.whole else samples.per_class or (None if foreign else settings.data.report_per_class)
 
     @cache
     def parts() -> Parts:
-        splits = _splits_with_boxes(own, data, run)
+        splits = _splits_with_boxes(own, data, run.resolve().parents[min(2, len(run.resolve().parents) - 1)] / "cache")
         report = _some(splits, part, per_class, own)
         if foreign:
             return Parts(report)
@@ -180,15 +168,14 @@ def network_subject(path: str, data: str | Path, samples: Samples, view: View, d
     """
     if samples.data_set is None:
         raise ValueError(f"a data set must be named for {path!r}, which is no run that would tell it")
-    own = Data(samples.data_set)
-    splits = _splits_with_boxes(own, Path(data), None)
-    part = samples.part or _reported_part(own.name)
+    own, folder = Data(samples.data_set), Path(data)
     entry = own.entry()
-    report = _some(splits, part, samples.per_class, own)
+    part = samples.part or _reported_part(entry)
+    report = _some(_splits_with_boxes(own, folder, folder / "cache"), part, samples.per_class, own)
     mean, std = view.mean or entry.mean, view.std or entry.std
     # Files of one size, as Tiny-ImageNet's, are seen as they are, unless another size is asked for.
-    sized = not isinstance(report, Files) or entry.listed is not None
-    side = (None if view.crop in (None, min(entry.size[1:])) else view.crop) if sized else view.crop or min(entry.size[1:])
+    sized, usual = not isinstance(report, Files) or entry.listed is not None, min(entry.size[1:])
+    side = (None if view.crop == usual else view.crop) if sized else view.crop or usual
     steps: list[Step] = [] if side is None else [Resize(round(RESIZED * side)), CenterCrop(side)]
     if "" not in sys.path:
         sys.path.insert(0, "")  # code in the folder where the command was typed
@@ -200,19 +187,19 @@ def network_subject(path: str, data: str | Path, samples: Samples, view: View, d
         title=path,
         foreign=view.foreign,
         samples=_description(own, part, samples.per_class) | seen,
-        folder=Path(data),
+        folder=folder,
     )
 
 
-def resized_view(settings: Settings) -> Augment:
-    """Pictures of any size as the network of a run wants them: its size, cut from the middle, normalised as in its training."""
-    side = _side(settings)
-    return Augment((Resize(settings.augment.evaluate_resize or round(RESIZED * side)), CenterCrop(side), _normalise(settings)))
+def resized_view(settings: Settings, *, training: bool = False) -> Augment:
+    """Pictures of any size as the network of a run wants them: its size, normalised as in its training.
 
-
-def training_view(settings: Settings) -> Augment:
-    """The same for training: a random part of the picture, mirrored or not."""
-    return Augment((RandomResizedCrop(_side(settings)), Flip(), _normalise(settings)))
+    They are cut from the middle, or for ``training`` a random part of the picture, mirrored or not.
+    """
+    entry, augment = settings.data.entry(), settings.augment
+    side = augment.evaluate_crop or min(entry.size[1:])
+    middle: tuple[Step, Step] = (Resize(augment.evaluate_resize or round(RESIZED * side)), CenterCrop(side))
+    return Augment((*((RandomResizedCrop(side), Flip()) if training else middle), Normalise(entry.mean, entry.std)))
 
 
 def chosen_device(name: str | None) -> torch.device:
@@ -226,27 +213,17 @@ def chosen_device(name: str | None) -> torch.device:
     return torch.device("cpu") if found is None or not torch.accelerator.is_available() else found
 
 
-def _side(settings: Settings) -> int:
-    return settings.augment.evaluate_crop or min(settings.data.entry().size[1:])
-
-
-def _normalise(settings: Settings) -> Normalise:
-    entry = settings.data.entry()
-    return Normalise(entry.mean, entry.std)
-
-
 def _description(own: Data, part: str, per_class: int | None) -> dict[str, Any]:
     return {"data": own.name, "part": part, "per_class": per_class, "subset_seed": own.subset_seed}
 
 
-def _splits_with_boxes(own: Data, folder: Path, run: Path | None) -> Splits[Split]:
+def _splits_with_boxes(own: Data, folder: Path, cache: Path) -> Splits[Split]:
     """The parts of a data set, with boxes where it has any."""
     if own.name == "imagenet":
         return read("imagenet", folder, boxes=has_boxes(folder), skip_bad=own.skip_bad)
     if own.name == "tiny_imagenet":
         files = tiny_imagenet_files(folder)
         return Splits(files.name, {part: without_bad(split, 0) if own.skip_bad else split for part, split in files.parts.items()})
-    cache = folder / "cache" if run is None else run.resolve().parents[min(2, len(run.resolve().parents) - 1)] / "cache"
     return splits_of(own, folder, cache)
 
 
@@ -255,5 +232,5 @@ def _some(splits: Splits[Split], part: str, per_class: int | None, own: Data) ->
     return split if per_class is None else split.subset(per_class, own.subset_seed)
 
 
-def _reported_part(name: str) -> str:
-    return "test" if "test" in dataset(name).counts else "validation"
+def _reported_part(entry: DataSet) -> str:
+    return "test" if "test" in entry.counts else "validation"

@@ -31,7 +31,7 @@ from .cam import find_layers
 from .error import Proportion
 from .localization import PAPER_TEXT, REFERENCE, BoxAccuracy, localization
 from .predictions import Progress, Reading, one_bar
-from .subject import Subject, resized_view, training_view
+from .subject import Subject, resized_view
 
 CAM_THRESHOLD = 0.75
 TRANSFER_TEXT = replace(PAPER_TEXT, name="transfer_text", cam_threshold=CAM_THRESHOLD)
@@ -113,10 +113,10 @@ def measure_transfer(subject: Subject, reading: Reading, *, transfer: TransferOp
     settings = subject.settings
     if subject.folder is None or settings is None:
         raise ValueError("transfer of a network that is no run is multimix.lab.evaluation.transfer.train_on in Python")
-    if subject.entry.layout != "images":
+    if settings.data.entry().layout != "images":
         raise ValueError(f"transfer needs a network of images, {subject.title} was trained on {settings.data.name}")
     train, test = birds(subject.folder, transfer)
-    views = training_view(settings), resized_view(settings)
+    views = resized_view(settings, training=True), resized_view(settings)
     _, found = train_on(subject.network, train, test, *views, transfer, workers=reading.workers, progress=reading.progress)
     numbers: dict[str, float | None] = {}
     for row in found.rows:

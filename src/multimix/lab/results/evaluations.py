@@ -7,8 +7,8 @@ import torch
 from rich.console import Console
 
 from ..data import Files
+from ..evaluation import COUNTS, MEASURES
 from ..evaluation.boxes import with_boxes
-from ..evaluation.registry import COUNTS, MEASURES
 from ..evaluation.runner import Evaluated
 from ..evaluation.subject import Subject
 from ..terminal import note

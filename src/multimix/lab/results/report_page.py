@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ..evaluation import MEASURES
 from ..evaluation.cache import PICTURES, unequal_evaluations
-from ..evaluation.registry import MEASURES
 from . import report_tables as tables
 from .figures.recipe import recipe_figures
 from .figures.reliability import Panel, pooled_bins, reliability_grid

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..evaluation.registry import COUNTS, measure_named
+from ..evaluation import COUNTS, measure_named
 from .page import table
 from .report_study import MEASURES, Study
 from .rows import ECE, Line
