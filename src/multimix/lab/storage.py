@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -125,6 +125,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files by their names into a folder, which is made."""
+    make_folder(folder)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    return [folder / name for name in files]
 
 
 def _readable(content: Any) -> bytes:

@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from multimix.lab.commands import sweep_runner as command
-from multimix.lab.results import sweep_figures as figures
-from multimix.lab.results.sweep_files import sweep_figures, sweep_tables
+from multimix.lab.results.figures import recipe as figures
+from multimix.lab.results.sweep_tables import sweeps
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.costs import Measured
 from multimix.lab.sweep.stored import Stored, groups, read_plan, store_plan
@@ -33,7 +33,9 @@ def here(monkeypatch):
         return [Failure(run, "it fell", out / run.folder / "sweep.log") for run in unique if run.arm in fails]
 
     monkeypatch.setattr(command, "train_runs", trained)
-    monkeypatch.setattr(figures, "figures", lambda found, words, stem: {f"{stem}-k.png": words.encode()})  # which takes seconds
+    monkeypatch.setattr(
+        figures, "budget_figures", lambda found, words, stem: {f"{stem}-k.png": words.encode()}
+    )  # which takes seconds
     monkeypatch.setattr(
         command, "measure_costs", lambda base, runs, **how: Measured({(run.arm, run.k): run.k * 1.5 for run in runs}, {})
     )
@@ -100,12 +102,13 @@ def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch
     sweep(out, rebuild=True)
     assert made.read_bytes() == before
     rows = read_rows(out / RESULTS)
+    (found,) = sweeps(out, TRIAL["trial"], "smoke", rows)
     assert (
-        sweep_tables(out, rows, TRIAL["trial"], "smoke")[0].title
+        found.sheets()[0].title
         == "Trial, equal steps (smoke scale: shows that everything runs, not the paper's setting; epochs = 1)"
     )
-    assert sweep_figures(out, rows, TRIAL["trial"], "smoke") == {f"{made.stem}-k.png": b"epochs = 1"}
-    assert sweep_tables(out, rows, TRIAL["trial"], "small") == [], "a scale that was not swept"
+    assert found.figures() == {f"{made.stem}-k.png": b"epochs = 1"}
+    assert sweeps(out, TRIAL["trial"], "small", rows) == [], "a scale that was not swept"
     with pytest.raises(ValueError, match=r"has no sweep of trial at small scale$"):
         sweep(out, rebuild=True, scale="small")
 

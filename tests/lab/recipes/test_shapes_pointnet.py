@@ -11,7 +11,7 @@ from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.arms import arm_names
 from multimix.lab.results.figures.samples import first_batch
-from multimix.lab.results.report import reports
+from multimix.lab.results.report import write_reports
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.training.checkpoint import weights_digest
@@ -162,6 +162,6 @@ def test_what_is_about_pictures_is_refused_in_one_sentence(name, sentence, train
 
 def test_a_report_shows_mixed_clouds(trained, tmp_path):
     _, row = of_sagemix(trained)
-    (found,) = reports([trained / row["folder"]], out=tmp_path, data="nowhere")
+    (found,) = write_reports([trained / row["folder"]], out=tmp_path, data="nowhere")
     assert [path.name for path in found.figures if path.name.startswith("samples")] == ["samples-1.png"]
     assert "not in the paper" in found.page.read_text()

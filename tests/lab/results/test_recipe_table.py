@@ -9,6 +9,7 @@ from scipy import stats
 
 from multimix.lab.recipes.base import Row
 from multimix.lab.results.recipe_table import recipe_csv, recipe_table, write_recipe_results
+from multimix.lab.results.rows import aggregate
 from multimix.lab.storage import append_row, read_rows
 from result_rows import made_up_recipe, result_row
 
@@ -22,12 +23,12 @@ TABLE += [result_row(RECIPE, "mixup", 1, 4)]
 
 def shown(recipe, scale, rows, width=200):
     console = Console(width=width, file=io.StringIO())
-    console.print(recipe_table(recipe, scale, rows))
+    console.print(recipe_table(aggregate(recipe, scale, rows)))
     return console.file.getvalue()
 
 
 def recipe_markdown(recipe, scale, rows):
-    return recipe_table(recipe, scale, rows).markdown()
+    return recipe_table(aggregate(recipe, scale, rows)).markdown()
 
 
 def cells(markdown):
@@ -39,7 +40,7 @@ def cells(markdown):
 
 
 def records(recipe, scale, rows):
-    return list(csv.DictReader(io.StringIO(recipe_csv(recipe, scale, rows))))
+    return list(csv.DictReader(io.StringIO(recipe_csv(aggregate(recipe, scale, rows)))))
 
 
 def interval(values):
@@ -201,27 +202,27 @@ def test_without_rows_everything_is_not_run_and_nothing_is_compared():
     assert "vs none" not in text
     assert [line["n"] for line in records(RECIPE, "paper", [])] == ["0"] * 4
     assert shown(made_up_recipe([]), "paper", [])
-    assert recipe_csv(made_up_recipe([]), "paper", []).startswith("recipe,")
+    assert recipe_csv(aggregate(made_up_recipe([]), "paper", [])).startswith("recipe,")
 
 
 def test_files_are_written_from_the_rows_on_disk(tmp_path):
     for row in TABLE:
         append_row(tmp_path / "results.jsonl", {name: value for name, value in row.items() if name != "environment"})
     rows = read_rows(tmp_path / "results.jsonl")
-    paths = write_recipe_results(RECIPE, "paper", rows, tmp_path)
+    paths = write_recipe_results(aggregate(RECIPE, "paper", rows), tmp_path)
     folder = tmp_path / "made_up" / "paper"
     assert {path.parent for path in paths} == {folder}
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in paths)
     assert {"table.csv", "table.md", "error.png", "error.svg", "loss.png", "gradient.svg"} <= {path.name for path in paths}
     assert (folder / "error.png").read_bytes().startswith(b"\x89PNG")
-    assert (folder / "table.csv").read_text() == recipe_csv(RECIPE, "paper", rows)
+    assert (folder / "table.csv").read_text() == recipe_csv(aggregate(RECIPE, "paper", rows))
     assert (folder / "table.md").read_text() == recipe_markdown(RECIPE, "paper", rows)
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path):
     (tmp_path / "made_up").write_text("")
     with pytest.raises(ValueError, match="out must be a folder, .*made_up' is a file"):
-        write_recipe_results(RECIPE, "paper", [], tmp_path)
+        write_recipe_results(aggregate(RECIPE, "paper", []), tmp_path)
 
 
 def test_a_line_that_was_not_trained_with_the_recipes_settings_is_marked_and_the_mark_explained():
@@ -261,7 +262,7 @@ def test_k_is_compared_with_one_interpolation_over_common_seeds():
     assert float(record["minus_one_p"]) == pytest.approx(outside.pvalue)
     assert record["minus_one_n"] == "3"
     note = "vs K = 1: last minus that of the same arm with K = 1, paired over common seeds, p of the t-test"
-    assert note in recipe_table(RECIPE, "small", rows).notes
+    assert note in recipe_table(aggregate(RECIPE, "small", rows)).notes
 
 
 def test_only_runs_that_differ_by_k_alone_are_compared_with_one_interpolation():

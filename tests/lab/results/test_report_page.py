@@ -8,7 +8,7 @@ import pytest
 from browser import in_browser, in_frame, opened
 from multimix.lab.cli import main
 from multimix.lab.evaluation.cache import finished_runs
-from multimix.lab.results.report import reports
+from multimix.lab.results.report import write_reports
 from multimix.lab.training.run import planned, train
 from trial import RECIPE
 
@@ -30,7 +30,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def written(results, tmp_path_factory):
-    (found,) = reports([results], out=tmp_path_factory.mktemp("report"), data=".", recipes=RECIPES)
+    (found,) = write_reports([results], out=tmp_path_factory.mktemp("report"), data=".", recipes=RECIPES)
     return found
 
 
@@ -72,7 +72,7 @@ def test_everything_is_visible_and_nothing_is_loaded(written, tmp_path, width):
 
 def test_single_runs_without_samples(results, tmp_path):
     runs = finished_runs(results)[:2]
-    (found,) = reports(runs, out=tmp_path, data=None, recipes=RECIPES)
+    (found,) = write_reports(runs, out=tmp_path, data=None, recipes=RECIPES)
     page = found.page.read_text()
     assert "Mixed samples" not in page
     assert "2 runs: 1 way of training, seeds 0, 1" in page
@@ -85,7 +85,7 @@ def test_other_schedules_and_other_evaluations_are_not_mixed_up(tmp_path):
         train(runs, data=".", out=out, note=lambda _: None)
     for words in (["--on", "calibration"], ["--on", "calibration", "--bins", "3"], ["--on", "error", "--checkpoint", "best"]):
         assert main(["evaluate", str(out), "--data", ".", *words]) == 0
-    (found,) = reports([out], out=tmp_path / "report", data=None, recipes=RECIPES)
+    (found,) = write_reports([out], out=tmp_path / "report", data=None, recipes=RECIPES)
     page = found.page.read_text()
     costs = page.partition(">Cost: equal steps</h2>")[2].partition("<h2")[0]
     assert "left out, since more than method and K differ: mixup K = 1 [1]" in costs
@@ -100,7 +100,7 @@ def test_data_that_are_not_there_leave_samples_out(results, tmp_path, capsys, mo
         raise ValueError("data must be or hold a folder, it does not exist")
 
     monkeypatch.setattr("multimix.lab.evaluation.subject.splits_of", gone)
-    (found,) = reports([results], out=tmp_path, data="nowhere", recipes=RECIPES)
+    (found,) = write_reports([results], out=tmp_path, data="nowhere", recipes=RECIPES)
     assert "Mixed samples" not in found.page.read_text()
     assert (
         "no mixed samples of none, mixup K = 1, mixup K = 3, manifoldmix K = 2, recursivemix K = 2: data must be"
@@ -118,4 +118,4 @@ def test_what_is_no_study(results, tmp_path, capsys):
     assert "there are no finished runs in" in capsys.readouterr().err
     copied = shutil.copytree(results, tmp_path / "copy")
     assert list(tmp_path.glob("*.html")) == []
-    assert reports([copied], out=tmp_path / "again", data=None, recipes=RECIPES)
+    assert write_reports([copied], out=tmp_path / "again", data=None, recipes=RECIPES)

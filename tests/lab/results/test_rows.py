@@ -6,6 +6,7 @@ from scipy import stats
 from multimix.lab.recipes.base import Row
 from multimix.lab.recipes.settings import Running
 from multimix.lab.results import rows as rows_module
+from multimix.lab.results.comparison import minus_none
 from multimix.lab.results.rows import aggregate, join_settings
 from result_rows import made_up_recipe, result_row
 
@@ -130,20 +131,20 @@ def test_the_difference_to_no_mixing_is_paired_over_the_common_seeds():
     rows = [result_row(RECIPE, "none", 1, seed, [50.0, 40.0, last]) for seed, last in none.items()]
     rows += [result_row(RECIPE, "mixup", 5, seed, [50.0, 40.0, last]) for seed, last in mixup.items()]
     found = aggregate(RECIPE, "paper", rows)
-    result = found.minus_none(found.lines[2], "last")
+    result = minus_none(found.lines[2], found.lines, "last")
     assert result.n == 3
     assert result.mean == pytest.approx(((27.0 - 30.0) + (30.0 - 31.5) + (28.25 - 29.0)) / 3)
     assert result.p_t == pytest.approx(stats.ttest_rel([27.0, 30.0, 28.25], [30.0, 31.5, 29.0]).pvalue)
-    assert found.minus_none(found.lines[0], "last") is None
-    assert found.minus_none(found.lines[3], "last") is None  # not run
+    assert minus_none(found.lines[0], found.lines, "last") is None
+    assert minus_none(found.lines[3], found.lines, "last") is None  # not run
     one = aggregate(RECIPE, "paper", [row for row in rows if row["seed"] in (0, 5, 7)])
-    assert one.minus_none(one.lines[2], "last") is None
+    assert minus_none(one.lines[2], one.lines, "last") is None
     # Of two lines without mixing the one with more common seeds counts.
     rows += [result_row(RECIPE, "none", 3, seed) for seed in (0, 1)] + [
         result_row(RECIPE, "none", 4, seed) for seed in (0, 1, 2, 7)
     ]
     found = aggregate(RECIPE, "paper", rows)
-    assert found.minus_none(found.lines[2], "last").n == 4
+    assert minus_none(found.lines[2], found.lines, "last").n == 4
 
 
 def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
@@ -156,16 +157,16 @@ def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
     rows += [run("mixup", 1, seed, 33.0, epochs=9) for seed in range(3)]
     found = aggregate(RECIPE, "paper", rows)
     by_arm = {line.label: line for line in found.lines}
-    result = found.minus_none(by_arm["mixup K = 5"], "last")
+    result = minus_none(by_arm["mixup K = 5"], found.lines, "last")
     assert (result.n, result.mean) == (2, -1.5)
-    assert found.minus_none(by_arm["mixup K = 1"], "last") is None
+    assert minus_none(by_arm["mixup K = 1"], found.lines, "last") is None
 
 
 @pytest.mark.parametrize(("arm", "k"), [("smoothing", 1), ("large_batch", 5), ("batch_augmentation_mixup", 5)])
 def test_strategies_are_compared_though_they_change_more_than_the_method(arm, k):
     rows = [result_row(RECIPE, name, its_k, seed) for name, its_k in (("none", 1), (arm, k)) for seed in range(2)]
     found = aggregate(RECIPE, "paper", rows)
-    assert found.minus_none(found.lines[-1], "last").mean == 0
+    assert minus_none(found.lines[-1], found.lines, "last").mean == 0
     assert found.notes == ()
 
 
@@ -183,7 +184,7 @@ def test_arms_that_cannot_be_made_are_shown_and_compared_all_the_same(arm, monke
     monkeypatch.setattr(rows_module, "arm_settings", refuse)
     found = aggregate(RECIPE, "paper", rows)
     assert (found.lines[-1].arm, found.lines[-1].changed) == (arm, ())
-    assert found.minus_none(found.lines[-1], "last").n == 2
+    assert minus_none(found.lines[-1], found.lines, "last").n == 2
 
 
 def test_options_of_the_method_are_changes_but_do_not_prevent_the_comparison():
@@ -192,7 +193,7 @@ def test_options_of_the_method_are_changes_but_do_not_prevent_the_comparison():
     rows += [result_row(other, "mixup", 5, seed) for seed in range(2)]
     found = aggregate(RECIPE, "paper", rows)
     assert found.lines[2].changed == ("method.alpha = 0.5, not 1.0",)
-    assert found.minus_none(found.lines[2], "last").n == 2
+    assert minus_none(found.lines[2], found.lines, "last").n == 2
 
 
 def test_circumstances_that_make_runs_differ_are_noted():
@@ -216,9 +217,9 @@ def test_images_are_those_of_all_epochs_and_missing_values_have_no_summary():
     rows = [result_row(RECIPE, seed=0), result_row(RECIPE, seed=1)]
     rows[1]["epochs"][0]["images"] = 4000
     line = aggregate(RECIPE, "paper", rows).lines[0]
-    assert line.images == (3000 + 6000) / 2
+    assert line.mean(lambda run: sum(epoch.images for epoch in run.epochs)) == (3000 + 6000) / 2
     assert line.summary("selected") is None
-    assert aggregate(RECIPE, "paper", []).lines[0].images is None
+    assert aggregate(RECIPE, "paper", []).lines[0].mean(len) is None
 
 
 def test_long_differences_are_cut_short():
@@ -240,5 +241,5 @@ def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_ot
     one, two = (line for line in found.lines if (line.arm, line.k) == ("mixup", 5))
     assert (one.processes, one.label, one.differs) == (1, "mixup K = 5", ())
     assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
-    assert found.minus_none(one, "last").n == 3
-    assert found.minus_none(two, "last") is None
+    assert minus_none(one, found.lines, "last").n == 3
+    assert minus_none(two, found.lines, "last") is None

@@ -36,13 +36,4 @@ def digits(
     """
     from .study_runner import run
 
-    run(
-        "digits-quick" if quick else "digits",
-        "digits_smallnet",
-        scale="smoke" if quick else "small",
-        methods=methods,
-        ks=ks,
-        seeds=(2 if quick else 5) if seeds is None else seeds,
-        rebuild=rebuild,
-        out=out,
-    )
+    run("digits", "digits_smallnet", quick=quick, methods=methods, ks=ks, seeds=seeds, rebuild=rebuild, out=out)

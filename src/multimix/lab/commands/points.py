@@ -32,13 +32,4 @@ def points(
     """
     from .study_runner import run
 
-    run(
-        "points-quick" if quick else "points",
-        "shapes_pointnet",
-        scale="smoke" if quick else "small",
-        methods=("sagemix",),
-        ks=ks,
-        seeds=(2 if quick else 5) if seeds is None else seeds,
-        rebuild=rebuild,
-        out=out,
-    )
+    run("points", "shapes_pointnet", quick=quick, methods=("sagemix",), ks=ks, seeds=seeds, rebuild=rebuild, out=out)

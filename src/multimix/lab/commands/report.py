@@ -32,9 +32,9 @@ def report(
       multimix report multimix-runs
       multimix report multimix-runs --out report --no-samples
     """
-    from ..results.report import reports
+    from ..results.report import write_reports
     from ..terminal import bar, tell
 
-    found = reports(runs, out=out, data=data_folder(data) if samples else None, progress=bar("Reporting"))
+    found = write_reports(runs, out=out, data=data_folder(data) if samples else None, progress=bar("Reporting"))
     for written in found:
         tell(written.page, f"Its {len(written.figures)} figures are in {written.page.with_suffix('')}.")

@@ -13,9 +13,10 @@ from ..recipes import RECIPES
 from ..recipes import recipe as named_recipe
 from ..recipes.arms import STRATEGIES, arm_names
 from ..recipes.base import Recipe, Scale
+from ..results.comparison import studies
+from ..results.findings import findings
 from ..results.recipe_table import recipe_table
-from ..results.report import reports
-from ..results.report_study import findings, studies
+from ..results.report import write_reports
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
 from ..sweep.plan import arm_runs, plan_sweep
@@ -28,12 +29,14 @@ DATA = Path("data")  # the data sets of these recipes need no files
 
 
 def run(
-    name: str, recipe: str, *, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, rebuild: bool, out: Path
+    name: str, recipe: str, *, quick: bool, methods: Sequence[str], ks: Sequence[int], seeds: int | None, rebuild: bool, out: Path
 ) -> None:
     """Train what is missing of methods × K × seeds, measure calibration, and write a page called ``name``.
 
     No mixing is always there, to compare with; no ``methods`` means all that can be trained. ``rebuild`` trains nothing.
     """
+    scale: Scale = "smoke" if quick else "small"
+    seeds = (2 if quick else 5) if seeds is None else seeds
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     if not ks or min(ks) < 1:
@@ -47,16 +50,14 @@ def run(
     _, failed = evaluate_places([str(out)], ["calibration"], data=DATA, out=out)
     for sentence in failed:
         note(sentence)
-    trained_only = replace(chosen, rows=())  # no lines for what this study does not train
-    known = {**RECIPES, chosen.name: trained_only}
-    (study,) = (one for one in studies(collect_runs([out], note), known) if (one.recipe, one.scale) == (trained_only, scale))
-    page = out / f"{name}.html"
-    for written in reports([out], out=out, data=DATA, recipes=known):
-        if written.page.stem == study.name:
+    known = {**RECIPES, chosen.name: replace(chosen, rows=())}  # no lines for what this study does not train
+    whole = next(one for one in studies(collect_runs([out], note), known) if (one.recipe.name, one.scale) == (chosen.name, scale))
+    page = out / f"{name}{'-quick' if quick else ''}.html"
+    for written in write_reports([out], out=out, data=DATA, recipes=known):
+        if written.page.stem == f"{chosen.name}-{scale}":
             os.replace(written.page, page)
-    quick = ["A quick look: it shows that everything runs, its numbers are no results."] if scale == "smoke" else []
-    table = recipe_table(trained_only, scale, study.rows)
-    show_study(StudyFiles(page, out / RESULTS, (), table, (*quick, *findings(study))))
+    words = ["A quick look: it shows that everything runs, its numbers are no results."] if quick else []
+    show_study(StudyFiles(page, out / RESULTS, (), recipe_table(whole), (*words, *findings(whole))))
 
 
 def _train(recipe: Recipe, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, out: Path) -> None:

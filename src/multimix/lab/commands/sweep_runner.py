@@ -10,7 +10,7 @@ from rich.console import Console
 from ..data import dataset
 from ..recipes import recipe as named_recipe
 from ..recipes.base import Recipe, Scale
-from ..results.sweep_files import group_tables, sweep_groups, write_group
+from ..results.sweep_tables import sweeps
 from ..results.table import counted
 from ..storage import read_rows
 from ..sweep.costs import BASE, LOG, measure_costs
@@ -73,15 +73,15 @@ def run(
 
 def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
     """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
-    own = sweep_groups(out, recipe, scale)
+    own = sweeps(out, recipe, scale, read_rows(out / RESULTS, note))
     if not own:
         raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
-    rows = read_rows(out / RESULTS, note)
-    for group in (group for group in own if changes is None or group.changes == changes):
-        for sheet in group_tables(group, recipe, rows):
-            Console().print(sheet, "")
-    for group in own:
-        for path in write_group(out, rows, group, recipe):
+    for sweep in own:
+        if changes is None or sweep.group.changes == changes:
+            for sheet in sweep.sheets():
+                Console().print(sheet, "")
+    for sweep in own:
+        for path in sweep.write(out):
             print(f"wrote {path}")
 
 

@@ -86,14 +86,16 @@ def _report(recipe: Recipe, scale: Scale, out: Path) -> None:
     from rich.console import Console
 
     from ..results.recipe_table import recipe_table, write_recipe_results
+    from ..results.rows import aggregate
     from ..storage import read_rows
     from ..training.run import RESULTS
 
     rows = read_rows(out / RESULTS, _note)
     if not any(row.get("recipe") == recipe.name and row.get("scale") == scale for row in rows):
         raise ValueError(f"{out / RESULTS} has no results of {recipe.name} at {scale} scale")
-    Console().print(recipe_table(recipe, scale, rows))
-    for path in write_recipe_results(recipe, scale, rows, out):
+    whole = aggregate(recipe, scale, rows)
+    Console().print(recipe_table(whole))
+    for path in write_recipe_results(whole, out):
         print(f"wrote {path}")
 
 

@@ -5,31 +5,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..evaluation import COUNTS, measure_named
+from .comparison import compare
+from .findings import measures
 from .page import table
-from .report_study import MEASURES, Study
-from .rows import ECE, Line
+from .rows import ECE, Aggregate
 from .table import NOTHING, Cell, Table, difference_cell, mean_cell
 
 MOST = 3  # confusions of a line that are named
 
 
-def comparisons(study: Study) -> Table:
+def comparisons(whole: Aggregate) -> Table:
     """Every paired comparison, of error and of calibration error, with p as it is and corrected for their number."""
-    found = {measure: {(one.line, one.other): one for one in study.compared(measure)} for measure in MEASURES}
-    pairs = list(dict.fromkeys(pair for own in found.values() for pair in own))
-    shown = [measure for measure in MEASURES if found[measure]]
-    heads = ["comparison", "n"]
-    for measure in shown:
-        heads += [f"{MEASURES[measure]} ± 95 %", "p (Holm)"]
+    found = {word: {(one.line, one.other): one for one in compare(whole, field)} for field, word in measures(whole).items()}
+    found = {word: own for word, own in found.items() if own}
+    heads = ["comparison", "n", *(head for word in found for head in (f"{word} ± 95 %", "p (Holm)"))]
     lines = []
-    for line, other in pairs:
-        own = [found[measure].get((line, other)) for measure in shown]
-        cells: list[Cell] = [(f"{line} − {other}", ""), (str(max(one.paired.n for one in own if one is not None)), "")]
-        for one in own:
-            cells += [
-                difference_cell(one and one.paired),
-                (NOTHING if one is None else "< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}", ""),
-            ]
+    for line, other in dict.fromkeys(pair for own in found.values() for pair in own):
+        tests = [own.get((line, other)) for own in found.values()]
+        cells: list[Cell] = [f"{line} − {other}", str(max(test.paired.n for test in tests if test is not None))]
+        for test in tests:
+            p = NOTHING if test is None else "< 0.001" if test.p_holm < 0.001 else f"{test.p_holm:.3f}"
+            cells += [difference_cell(test and test.paired), p]
         lines.append(cells)
     words = [
         "first minus second over common seeds, in points: below 0 the first is better; p of the paired t-test",
@@ -38,27 +34,26 @@ def comparisons(study: Study) -> Table:
     return Table("comparisons", heads, lines, words)
 
 
-def evaluation(study: Study, on: str) -> Table:
+def evaluation(whole: Aggregate, on: str) -> Table:
     """The numbers of one evaluator: a line of the study each, means over the seeds."""
     name = evaluator_of(on)
     entry = measure_named(name)
-    lines = [line for line in study.lines if study.results(line, on)]
-    every = dict.fromkeys(key for line in lines for found in study.results(line, on) for key in found["numbers"])
+    lines = [line for line in whole.trained if line.evaluated(on)]
+    every = dict.fromkeys(key for line in lines for row in line.evaluated(on) for key in row["numbers"])
     names = [key for key in entry.columns or every if any(line.values(f"{on}.{key}") for line in lines)]
-    heads = ["", "seeds", *(key.replace("_", " ") for key in names)]
     body = []
     for line in lines:
-        cells: list[Cell] = [(study.label(line), ""), (str(len(study.results(line, on))), "")]
+        cells: list[Cell] = [whole.label(line), str(len(line.evaluated(on)))]
         for key in names:
-            whole = line.summary(f"{on}.{key}")
-            cells.append((f"{whole.mean:.0f}", "") if whole and key in COUNTS else mean_cell(whole))
+            mean = line.summary(f"{on}.{key}")
+            cells.append(f"{mean.mean:.0f}" if mean and key in COUNTS else mean_cell(mean))
         body.append(cells)
     words = [f"{entry.about}{_unusual(on)}; ±: 95 % t-interval over seeds"]
     if name == "calibration":
         words.append(
             "ece before, ece scaled: before and after temperature scaling, on samples that the temperature was not fitted on"
         )
-    return Table(name, heads, body, words)
+    return Table(name, ["", "seeds", *(key.replace("_", " ") for key in names)], body, words)
 
 
 def evaluator_of(key: str) -> str:
@@ -76,22 +71,17 @@ def _unusual(key: str) -> str:
     return (f"; {options}" if options else "") + ("; weights of the best epoch" if key.endswith("@best") else "")
 
 
-def transfer(study: Study, on: str) -> Table:
+def transfer(whole: Aggregate, on: str) -> Table:
     """What was found on birds after every epoch (or step): a line for every line and measure."""
-    lines = [line for line in study.lines if study.results(line, on)]
-    names: dict[str, None] = {}
-    last = 0
+    lines = [line for line in whole.trained if line.evaluated(on)]
+    keys = [key.rpartition("_") for line in lines for key in line.evaluated(on)[0]["numbers"]]
+    last = max(int(number) for _, _, number in keys)
+    body: list[list[Cell]] = []
     for line in lines:
-        for key in study.results(line, on)[0]["numbers"]:
-            name, _, number = key.rpartition("_")
-            names[name] = None
-            last = max(last, int(number))
-    body = []
-    for line in lines:
-        for name in names:
-            means = [mean_cell(line.summary(f"{on}.{name}_{i}"), 1) for i in range(1, last + 1)]
-            body.append([(f"{study.label(line)}, {name.replace('transfer_', '').replace('_', ' ')}", ""), *means])
-    unit = study.results(lines[0], on)[0]["result"]["unit"]
+        for name in dict.fromkeys(name for name, _, _ in keys):
+            label = f"{whole.label(line)}, {name.replace('transfer_', '').replace('_', ' ')}"
+            body.append([label, *(mean_cell(line.summary(f"{on}.{name}_{i}"), 1) for i in range(1, last + 1))])
+    unit = lines[0].evaluated(on)[0]["result"]["unit"]
     words = [
         f"per cent after each {unit}{_unusual(on)}: error on the birds' classes; text, reference, complement: birds found by "
         "three readings of the paper's threshold of 0.75 (docs/evaluation.md)"
@@ -99,22 +89,19 @@ def transfer(study: Study, on: str) -> Table:
     return Table("transfer", ["", *map(str, range(1, last + 1))], body, words)
 
 
-def confusions(study: Study) -> Table:
+def confusions(whole: Aggregate) -> Table:
     """Of every line the hardest classes and the most frequent confusions, all its seeds together."""
-    body = []
-    for line in study.lines:
-        results = [found["result"] for found in study.results(line, "error")]
-        if results:
-            body.append([(study.label(line), ""), (_hardest(results), ""), (_frequent(results), "")])
+    every = {whole.label(line): [row["result"] for row in line.evaluated("error")] for line in whole.trained}
+    body = [[label, _hardest(results), _frequent(results)] for label, results in every.items() if results]
     words = ["all seeds together; a share is of the samples of the true class"]
     return Table("classes", ["", "highest error", "most frequent confusions"], body, words)
 
 
-def settings_parts(study: Study) -> list[str]:
+def settings(whole: Aggregate) -> list[str]:
     """HTML: what all lines have in common, and what each has of its own."""
-    given = {study.label(line): study.row(line)["settings"] for line in study.lines}
+    given = {whole.label(line): line.runs[line.seeds[0]].row["settings"] for line in whole.trained}
     first = next(iter(given.values()))
-    same = {key: value for key, value in first.items() if all(one.get(key, "–") == value for one in given.values())}
+    same = {key: value for key, value in first.items() if all(one.get(key, NOTHING) == value for one in given.values())}
     own = list(dict.fromkeys(key for one in given.values() for key in one if key not in same))
     parts = [table(["setting of all runs", "value"], [[key, _words(value)] for key, value in same.items()])]
     if own:
@@ -123,36 +110,27 @@ def settings_parts(study: Study) -> list[str]:
     return parts
 
 
-def environment_parts(study: Study) -> list[str]:
+def environments(whole: Aggregate) -> str:
     """HTML: what the runs were made with; values that differ are all named."""
     kinds: dict[str, dict[str, None]] = {}
-    for row in study.rows:
+    for row in (run.row for line in whole.trained for run in line.runs.values()):
         known = {**row.get("environment", {}), "device": row.get("device"), "processes": row.get("processes")}
         for key, value in known.items():
             kinds.setdefault(key, {})[str(value)] = None
-    return [table(["made with", ""], [[key, ", ".join(values)] for key, values in kinds.items()])]
+    return table(["made with", ""], [[key, ", ".join(values)] for key, values in kinds.items()])
 
 
-def runs_parts(study: Study) -> list[str]:
+def runs(whole: Aggregate) -> str:
     """HTML: every run with what it reported."""
-    heads = ["run", "seed", "error", "best", "ECE", "s/epoch", "finished", "weights"]
-    rows = [_run_cells(study, line, seed) for line in study.lines for seed in line.seeds]
-    return [table(heads, rows)]
-
-
-def _run_cells(study: Study, line: Line, seed: int) -> list[str]:
-    row, run = study.row(line, seed), line.runs[seed]
-    ece = run.value(ECE)
-    return [
-        study.label(line),
-        str(seed),
-        f"{run.value(study.recipe.reported(study.scale)):.2f}",
-        f"{run.outcome.best:.2f}",
-        NOTHING if ece is None else f"{ece:.2f}",
-        f"{run.outcome.seconds_per_epoch:.3g}",
-        str(row.get("time", NOTHING)).replace("T", " ").partition("+")[0],
-        str(row.get("weights", NOTHING))[:10],
-    ]
+    rows = []
+    for line in whole.trained:
+        for seed, run in line.runs.items():
+            error, ece = run.value(whole.recipe.reported(whole.scale)), run.value(ECE)
+            numbers = [NOTHING if value is None else f"{value:.2f}" for value in (error, run.outcome.best, ece)]
+            finished = str(run.row.get("time", NOTHING)).replace("T", " ").partition("+")[0]
+            weights = str(run.row.get("weights", NOTHING))[:10]
+            rows.append([whole.label(line), seed, *numbers, f"{run.outcome.seconds_per_epoch:.3g}", finished, weights])
+    return table(["run", "seed", "error", "best", "ECE", "s/epoch", "finished", "weights"], rows)
 
 
 def _hardest(results: Sequence[Mapping[str, Any]]) -> str:

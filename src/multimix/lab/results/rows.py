@@ -4,14 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from ..recipes.arms import arm_names, arm_settings, counts_k
 from ..recipes.base import Recipe, Scale
 from ..recipes.serialise import describe
 from ..recipes.settings import MACHINE_FIELDS
-from ..statistics import Paired, Summary, paired_by_seed, summary
-from ..training.log import Epoch, Outcome
+from ..statistics import Summary, summary
+from ..sweep.plan import Equal
+from ..training.log import Epoch, Outcome, outcome
 
 BASELINE = "none"
 ECE = "calibration.ece"
@@ -30,23 +32,43 @@ Record = TypeVar("Record")
 
 
 class Run(NamedTuple):
-    """One finished training. ``machine`` is what its seconds depend on, ``version`` what else its numbers may depend on.
+    """One finished training. ``evaluations`` are numbers by the evaluator's name and their own, such as ``calibration.ece``."""
 
-    ``evaluations`` are numbers by the evaluator's name and their own, joined by a dot, such as ``calibration.ece``.
-    """
-
-    seed: int
+    row: Row
     outcome: Outcome
     epochs: tuple[Epoch, ...]
-    machine: str
-    version: str
-    skipped: int
-    evaluations: Mapping[str, float] = {}
+    evaluations: Mapping[str, float]
+
+    @property
+    def machine(self) -> str:
+        """What its seconds depend on."""
+        processes, threads = self.row.get("processes", 1), self.row.get("environment", {}).get("threads", "unknown")
+        return (
+            f"{self.row.get('device', 'unknown device')}, {processes} process{'' if processes == 1 else 'es'}, threads: {threads}"
+        )
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether no accelerator did the work, so that CPU seconds are its cost."""
+        return self.machine.startswith("cpu")
 
     def value(self, name: str) -> float | None:
         """A field of the outcome, or a number of an evaluation by its dotted name; None where there is none."""
         value = self.evaluations.get(name) if "." in name else getattr(self.outcome, name)
         return None if value is None else float(value)
+
+    def spent(self, what: Equal, epochs: int | None = None) -> float:
+        """Updates (steps), rows through the network (samples) or seconds (compute) of the first ``epochs``, or of all."""
+        own = self.epochs[:epochs]
+        if what == "steps":
+            return own[-1].updates
+        if what == "samples":
+            return float(sum(epoch.rows for epoch in own))
+        return sum(epoch.cpu_seconds if self.on_cpu else epoch.seconds for epoch in own)
+
+    def until(self, epochs: int) -> "Run":
+        """What it was after so many epochs, the last of them evaluated."""
+        return self._replace(epochs=self.epochs[:epochs], outcome=outcome(self.epochs[:epochs]))
 
 
 @dataclass(frozen=True)
@@ -93,11 +115,18 @@ class Line:
         values = self.values(name)
         return summary(list(values.values())) if values else None
 
-    @property
-    def images(self) -> float | None:
-        """Samples loaded in all epochs together, mean over the seeds."""
-        counts = [sum(epoch.images for epoch in run.epochs) for run in self.runs.values()]
-        return sum(counts) / len(counts) if counts else None
+    def mean(self, value: Callable[[Run], float]) -> float | None:
+        """Mean of anything about a run over the seeds, if there are runs."""
+        return fmean(map(value, self.runs.values())) if self.runs else None
+
+    def spent(self, what: Equal) -> float | None:
+        """What a run has spent, mean over the seeds."""
+        return self.mean(lambda run: run.spent(what))
+
+    def evaluated(self, on: str) -> list[Mapping[str, Any]]:
+        """The rows of an evaluation, of those runs that have it."""
+        every = (run.row.get("evaluations", {}).get(on) for run in self.runs.values())
+        return [row for row in every if row is not None]
 
     @property
     def comparable(self) -> tuple[str, ...]:
@@ -109,19 +138,35 @@ class Line:
 class Aggregate(NamedTuple):
     """The lines in the order of the recipe, then those it does not have, and sentences on what the reader must know."""
 
+    recipe: Recipe
+    scale: Scale
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
 
-    def minus_none(self, line: Line, name: str) -> Paired | None:
-        """``line`` minus no mixing over at least two common seeds, if there is a line that differs by nothing but the arm."""
-        others = [other for other in self.lines if other.arm == BASELINE and other.comparable == line.comparable]
-        return None if line.arm == BASELINE else _minus(line, others, name)
+    @property
+    def trained(self) -> list[Line]:
+        """The lines with finished runs."""
+        return [line for line in self.lines if line.runs]
 
-    def minus_one(self, line: Line, name: str) -> Paired | None:
-        """``line`` minus its own arm at K = 1 over at least two common seeds, if there is a line that differs by K alone."""
-        same = (line.arm, 1, line.changed, line.processes)
-        others = [other for other in self.lines if (other.arm, other.k, other.changed, other.processes) == same]
-        return None if line.k == 1 else _minus(line, others, name)
+    @property
+    def error(self) -> str:
+        """The error that is compared: the one the recipe reports, the last where it reports something else."""
+        reported = self.recipe.reported(self.scale)
+        return reported if reported in ERRORS else "last"
+
+    @property
+    def timed(self) -> str:
+        """How seconds were taken."""
+        return "CPU s" if all(run.on_cpu for line in self.lines for run in line.runs.values()) else "s"
+
+    def marks(self) -> dict[tuple[str, ...], str]:
+        """A sign for every way in which settings differ from those of most runs, explained below the table of results."""
+        ways = dict.fromkeys(line.differs for line in self.lines if line.differs)
+        return {differs: f"[{place}]" for place, differs in enumerate(ways, start=1)}
+
+    def label(self, line: Line) -> str:
+        """The line's name, with the mark it has in the table of results where settings differ."""
+        return f"{line.label} {self.marks()[line.differs]}" if line.differs else line.label
 
 
 def aggregate(recipe: Recipe, scale: Scale, rows: Rows) -> Aggregate:
@@ -138,17 +183,17 @@ def aggregate(recipe: Recipe, scale: Scale, rows: Rows) -> Aggregate:
         except _MissingFieldError as missing:
             older[str(missing)] += 1
         else:
-            groups.setdefault((row["arm"], row["k"]), {}).setdefault(row["digest"], []).append((row, run))
+            groups.setdefault((row["arm"], row["k"]), {}).setdefault(row["digest"], []).append(run)
     lines = [line for (arm, k), group in groups.items() for line in _lines(recipe, scale, arm, k, group)]
     notes = [
         f"{count} row{' has' if count == 1 else 's have'} no {name}: an older layout, left out" for name, count in older.items()
     ]
     for (arm, k), group in groups.items():
         for members in group.values():
-            for seed, count in Counter(run.seed for _, run in members).items():
+            for seed, count in Counter(run.row["seed"] for run in members).items():
                 if count > 1:
                     notes.append(f"{Line(arm, k, None).label}, seed {seed}, has {count} rows: the last one counts")
-    return Aggregate(tuple(lines), (*notes, *_changes(lines), *_circumstances(lines)))
+    return Aggregate(recipe, scale, tuple(lines), (*notes, *_changes(lines), *_circumstances(lines)))
 
 
 def join_settings(settings: Sequence[str], most: int = 4) -> str:
@@ -157,14 +202,7 @@ def join_settings(settings: Sequence[str], most: int = 4) -> str:
     return "; ".join([*settings[:most], *more])
 
 
-def _minus(line: Line, others: Sequence[Line], name: str) -> Paired | None:
-    """``line`` minus the one of ``others`` with which it has most seeds in common, if those are at least two."""
-    tests = [paired_by_seed(line.values(name), other.values(name)) for other in others]
-    return max((test for test in tests if test is not None), key=lambda test: test.n, default=None)
-
-
-# Rows and their runs by digest.
-_Group = dict[str, list[tuple[Row, Run]]]
+_Group = dict[str, list[Run]]  # by digest
 
 
 class _MissingFieldError(Exception):
@@ -175,15 +213,10 @@ def _run(row: Row) -> Run:
     for name in NEEDED:
         if row.get(name) is None:
             raise _MissingFieldError(name)
-    environment, processes = row.get("environment", {}), row.get("processes", 1)
-    machine = f"{row.get('device', 'unknown device')}, {processes} {'process' if processes == 1 else 'processes'}"
     return Run(
-        seed=row["seed"],
+        row=row,
         outcome=_record(Outcome, row["outcome"], "outcome"),
         epochs=tuple(_record(Epoch, epoch, "epochs") for epoch in row["epochs"]),
-        machine=f"{machine}, threads: {environment.get('threads', 'unknown')}",
-        version=f"{environment.get('commit', 'unknown')} with torch {environment.get('torch', 'unknown')}",
-        skipped=row.get("skipped", 0),
         evaluations={
             f"{on}.{name}": value
             for on, evaluation in row.get("evaluations", {}).items()
@@ -211,11 +244,11 @@ def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: _Group) -> Ite
         yield Line(arm, k, paper)
         return
     own = _recipe_settings(recipe, scale, arm, k)
-    newest = {digest: members[-1][0] for digest, members in group.items()}
+    newest = {digest: members[-1].row for digest, members in group.items()}
     settings = {digest: _plain(row["settings"]) for digest, row in newest.items()}
     processes = {digest: row.get("processes", 1) for digest, row in newest.items()}
     changed = {digest: _differences(settings[digest], own) for digest in group}
-    runs = {digest: {run.seed: run for _, run in members} for digest, members in group.items()}
+    runs = {digest: {run.row["seed"]: run for run in members} for digest, members in group.items()}
     # As many seeds on both sides: what the recipe says is the rule, not the exception.
     order = sorted(group, key=lambda digest: (-len(runs[digest]), len(changed[digest]) > 0))
     for digest in order:
@@ -274,11 +307,15 @@ def _changes(lines: Sequence[Line]) -> Iterator[str]:
 def _circumstances(lines: Sequence[Line]) -> Iterator[str]:
     """What else may make runs differ."""
     pairs = [(line.label, run) for line in lines for run in line.runs.values()]
-    for count in sorted({run.skipped for _, run in pairs} - {0}):
-        labels = dict.fromkeys(label for label, run in pairs if run.skipped == count)
-        yield f"bad samples left out of the data: {count} ({', '.join(labels)})"
-    machines = list(dict.fromkeys(run.machine for _, run in pairs))
-    versions = list(dict.fromkeys(run.version for _, run in pairs))
+    skipped: dict[int, dict[str, None]] = {}
+    versions: dict[str, None] = {}
+    machines = {run.machine: None for _, run in pairs}
+    for label, run in pairs:
+        skipped.setdefault(run.row.get("skipped", 0), {})[label] = None
+        environment = run.row.get("environment", {})
+        versions[f"{environment.get('commit', 'unknown')} with torch {environment.get('torch', 'unknown')}"] = None
+    for count in sorted(skipped.keys() - {0}):
+        yield f"bad samples left out of the data: {count} ({', '.join(skipped[count])})"
     if len(machines) > 1:
         yield f"seconds do not compare, they are from different machines: {'; '.join(machines)}"
     if len(versions) > 1:

@@ -22,6 +22,7 @@ NUMBER = re.compile(r"(?<!\S)(?:[+−±]|[np][=<])?\d[\d.e+-]*(?!\S)")
 
 # What a cell says; or that and a second part that is set apart from it (the interval), often empty.
 Cell = str | tuple[str, str]
+Column = tuple[str, Sequence[Cell]]  # a head and the cells below it
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,8 @@ class Table:
     keys: int = 1
 
     @classmethod
-    def of_columns(
-        cls, title: str, columns: Sequence[tuple[str, Sequence[Cell]]], notes: Sequence[str] = (), keys: int = 1
-    ) -> "Table":
-        """From pairs of a head and the cells below it."""
+    def of_columns(cls, title: str, columns: Sequence[Column], notes: Sequence[str] = (), keys: int = 1) -> "Table":
+        """From its columns, all of the same length."""
         return cls(title, [head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True)), notes, keys)
 
     def joined(self) -> list[list[str]]:
@@ -141,6 +140,20 @@ def difference_cell(test: Paired | None, places: int | None = 2) -> Cell:
         return f"{sign}{size}", f"all {test.n} equal" if test.n > 1 else ""
     p = "p < 0.001" if test.p_t < 0.001 else f"p = {test.p_t:.3f}"
     return f"{sign}{size}", f"± {number(test.half, places)}, {p}"
+
+
+def difference_column(head: str, tests: Sequence[Paired | None], places: int | None = 2) -> Column:
+    """A column of differences."""
+    return head, [difference_cell(test, places) for test in tests]
+
+
+def signed(value: float) -> str:
+    """Two places with a sign, and no minus before 0.
+
+    >>> signed(-1.234), signed(-0.001)
+    ('−1.23', '+0.00')
+    """
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
 
 
 def number(value: float, places: int | None = 2) -> str:

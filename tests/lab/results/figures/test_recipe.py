@@ -7,7 +7,7 @@ from scipy import stats
 
 from multimix.lab.recipes.base import Row
 from multimix.lab.results.figures import recipe as figures
-from multimix.lab.results.figures.recipe import curve, recipe_figures, times_of_one
+from multimix.lab.results.figures.recipe import CURVES, curve, recipe_figures, times_of_one
 from multimix.lab.results.rows import aggregate
 from result_rows import made_up_recipe, result_row
 
@@ -23,7 +23,7 @@ def drawn(monkeypatch):
         sheets = []
         with monkeypatch.context() as patch:
             patch.setattr(figures, "save", lambda name, sheet: sheets.append(sheet) or {name: b""})
-            names = list(recipe_figures(recipe, scale, rows))
+            names = list(recipe_figures(aggregate(recipe, scale, rows)))
         return {name: sheet.axes[0] for name, sheet in zip(names, sheets, strict=True)}
 
     return draw
@@ -53,15 +53,15 @@ def test_a_curve_is_the_mean_over_the_seeds_that_have_a_value():
         result_row(RECIPE, seed=1, errors=[None, None, 33.0]),
         result_row(RECIPE, seed=2, errors=[None, 50.0, 36.0]),
     ]
-    points = curve(line_of(rows), lambda epoch: epoch.error)
+    points = curve(line_of(rows), CURVES["error"])
     assert points == [(2, 45.0, 40.0, 50.0), (3, 33.0, 30.0, 36.0)]
-    assert [point.mean for point in curve(line_of(rows), lambda epoch: epoch.loss)] == [4.0, 3.0, 2.0]
+    assert [point.mean for point in curve(line_of(rows), CURVES["loss"])] == [4.0, 3.0, 2.0]
 
 
 def test_a_log_axis_takes_what_is_above_zero():
     line = line_of([result_row(RECIPE, norms=[0.0, 0.25, 4.0])])
-    assert curve(line, lambda epoch: epoch.squared_grad_norm, log=True) == [(2, 0.25, 0.25, 0.25), (3, 4.0, 4.0, 4.0)]
-    assert len(curve(line, lambda epoch: epoch.squared_grad_norm)) == 3
+    assert curve(line, CURVES["gradient"]) == [(2, 0.25, 0.25, 0.25), (3, 4.0, 4.0, 4.0)]
+    assert len(curve(line, CURVES["gradient"]._replace(log=False))) == 3
 
 
 def test_curves_have_mean_and_band(drawn):
@@ -154,7 +154,7 @@ def test_settings_of_their_own_are_not_connected_with_the_others(drawn):
 
 
 def test_figures_are_those_that_the_rows_have_something_for(drawn):
-    assert recipe_figures(RECIPE, "paper", []) == {}
+    assert recipe_figures(aggregate(RECIPE, "paper", [])) == {}
     assert list(drawn(RECIPE, "paper", [result_row(RECIPE, "mixup", 5)])) == ["error", "loss", "gradient"]
     assert list(drawn(BY_K, "paper", k_rows(1))) == ["error", "loss", "gradient", "k", "time"]
 
@@ -178,7 +178,7 @@ def test_every_figure_says_its_scale(drawn):
 
 def test_files_are_sound_and_the_same_every_time():
     rows = [result_row(RECIPE, "mixup", 5, seed, scale="small") for seed in range(2)]
-    files = recipe_figures(RECIPE, "small", rows)
+    files = recipe_figures(aggregate(RECIPE, "small", rows))
     for name, content in files.items():
         if name.endswith(".png"):
             picture = np.asarray(Image.open(io.BytesIO(content)).convert("L"))
@@ -190,4 +190,4 @@ def test_files_are_sound_and_the_same_every_time():
         else:
             assert b"small scale: a reduced study" in content
             assert b"A made-up table" in content
-    assert files == recipe_figures(RECIPE, "small", rows)
+    assert files == recipe_figures(aggregate(RECIPE, "small", rows))

@@ -1,26 +1,29 @@
-"""A recipe's figures from rows alone: curves over the epochs, and error and time against K."""
+"""Figures of trainings: curves over epochs, rows and seconds; error and time against K; error against cost."""
 
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ...recipes.arms import counts_k
-from ...recipes.base import Recipe, Scale
 from ...statistics import Summary, summary
+from ...sweep.plan import Equal
 from ...training.log import Epoch
-from ..rows import BASELINE, ERRORS, SCALE_WORDS, Line, Rows, aggregate, join_settings
+from ..comparison import longest_schedules
+from ..rows import BASELINE, ERRORS, SCALE_WORDS, Aggregate, Line, join_settings
+from ..table import short
 from .style import COLOURS, DASHES, GREY, LINE, SOFT, legend_beside, panels, save, set_title
 
 SIZE = (7.6, 4.2)
 FEW = 15  # points that are marked one by one
+MARKERS = ("o", "s", "^", "P", "X", "D")
 
 
 class Point(NamedTuple):
@@ -33,12 +36,13 @@ class Point(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """A figure over the epochs: what of an epoch it shows, and how."""
+    """A figure of what epochs have, over their number or, with ``over``, over what was spent by their end."""
 
     value: Callable[[Epoch], float | None]
     title: str
     label: str
     log: bool = False
+    over: Equal | None = None
 
 
 CURVES: Mapping[str, Curves] = {
@@ -46,32 +50,51 @@ CURVES: Mapping[str, Curves] = {
     "loss": Curves(lambda epoch: epoch.loss, "training loss of every epoch", "training loss"),
     "gradient": Curves(lambda epoch: epoch.squared_grad_norm, "squared gradient norm of an update", "‖g‖²", log=True),
 }
+COURSES: Mapping[str, Curves] = {
+    "rows": Curves(lambda epoch: epoch.error, "error after every evaluated epoch", "error (%)", over="samples"),
+    "seconds": Curves(lambda epoch: epoch.error, "error after every evaluated epoch", "error (%)", over="compute"),
+}
 
 
-def recipe_figures(recipe: Recipe, scale: Scale, rows: Rows) -> dict[str, bytes]:
+def recipe_figures(whole: Aggregate) -> dict[str, bytes]:
     """PNG and SVG by file name: error, loss and gradient norm over the epochs; and where an arm was run with several K,
     error and time against K. A figure that would be empty is left out.
     """
-    lines = [line for line in aggregate(recipe, scale, rows).lines if line.runs]
-    looks = _looks(lines)
-    drawn = {name: _curves(lines, looks, curves) for name, curves in CURVES.items()}
-    drawn |= {"k": _error_by_k(recipe, scale, lines), "time": _time_by_k(lines)}
+    drawn = {name: _curves(whole, curves) for name, curves in CURVES.items()}
+    return _files(whole, drawn | {"k": _error_by_k(whole), "time": _time_by_k(whole.trained)})
+
+
+def budget_figures(tables: Mapping[Equal, Aggregate], changed: str = "", stem: str = "sweep") -> dict[str, bytes]:
+    """PNG and SVG by file name: error against ``k`` and ``cost``, a panel for every budget, and its course over ``rows`` and
+    ``seconds``, all after the ``stem``. A figure that would be empty is left out.
+    """
+    longest = longest_schedules(tables)
+    drawn = {"k": _budgets_by_k(tables), "cost": _budgets_by_cost(tables)}
+    drawn |= {name: _curves(longest, curves) for name, curves in COURSES.items()}
+    return _files(longest, {f"{stem}-{name}": figure for name, figure in drawn.items()}, changed)
+
+
+def _files(whole: Aggregate, drawn: Mapping[str, Figure | None], changed: str = "") -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name, figure in drawn.items():
         if figure is not None:
-            set_title(figure, recipe.title, SCALE_WORDS[scale])
+            set_title(figure, whole.recipe.title, f"{SCALE_WORDS[whole.scale]}{'; ' + changed if changed else ''}")
             files |= save(name, figure)
     return files
 
 
-def curve(line: Line, value: Callable[[Epoch], float | None], log: bool = False) -> list[Point]:
+def curve(line: Line, curves: Curves) -> list[Point]:
     """What the seeds of a line have at every epoch where at least one has something; a log axis takes what is above 0."""
-    seen = [(epoch.number, value(epoch)) for run in line.runs.values() for epoch in run.epochs]
-    known = sorted((number, found) for number, found in seen if found is not None and (found > 0 or not log))
+    seen = []
+    for run in line.runs.values():
+        for count, epoch in enumerate(run.epochs, start=1):
+            value, at = curves.value(epoch), float(epoch.number) if curves.over is None else run.spent(curves.over, count)
+            if value is not None and (value > 0 or not curves.log):
+                seen.append((epoch.number, at, value))
     points = []
-    for number, group in groupby(known, key=lambda pair: pair[0]):
-        values = [found for _, found in group]
-        points.append(Point(number, fmean(values), min(values), max(values)))
+    for _, group in groupby(sorted(seen), key=lambda one: one[0]):
+        _, places, values = zip(*group, strict=True)
+        points.append(Point(fmean(places), fmean(values), min(values), max(values)))
     return points
 
 
@@ -83,17 +106,18 @@ def times_of_one(line: Line, one: Line) -> Summary | None:
     return summary([a / b for a, b in pairs if b > 0]) if any(b > 0 for _, b in pairs) else None
 
 
-def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curves) -> Figure | None:
+def _curves(whole: Aggregate, curves: Curves) -> Figure | None:
     """One curve per line: the mean over its seeds in a band from the least to the greatest."""
-    found = [(line, look, curve(line, curves.value, curves.log)) for line, look in zip(lines, looks, strict=True)]
+    lines = whole.trained
+    found = [(line, look, curve(line, curves)) for line, look in zip(lines, _line_looks(lines), strict=True)]
     found = [(line, look, points) for line, look, points in found if points]
     if not found:
         return None
     figure, [[axes]] = panels(SIZE)
-    epochs = sorted({point.at for _, _, points in found for point in points})
-    for place, (line, look, points) in enumerate(found):
+    places = sorted({point.at for _, _, points in found for point in points})
+    for i, (line, look, points) in enumerate(found):
         # Beside each other where there is nothing but one epoch, or bars would hide bars.
-        aside = 0.8 * ((place + 0.5) / len(found) - 0.5) if len(epochs) == 1 else 0.0
+        aside = 0.8 * ((i + 0.5) / len(found) - 0.5) if len(places) == 1 else 0.0
         at = [point.at + aside for point in points]
         mark = {"marker": "o", "ms": 3.5} if len(points) <= FEW else {}
         axes.plot(at, [point.mean for point in points], lw=1.4, label=_label(line), zorder=3, **mark, **look)
@@ -107,93 +131,191 @@ def _curves(lines: Sequence[Line], looks: Sequence[dict[str, Any]], curves: Curv
         for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             which(LogFormatter(minor_thresholds=(2, 0.4)))  # 3.5, not 3.5 × 10⁰
         axes.grid(axis="y", which="both", color=LINE)
-    if len(epochs) <= FEW:
-        axes.set_xticks(epochs)
-    if len(epochs) == 1:
-        axes.set_xlim(epochs[0] - 0.7, epochs[0] + 0.7)
-    axes.set(xlabel="epoch", ylabel=curves.label)
-    return _finished(figure, f"{curves.title} · mean over seeds, band from least to greatest")
+    if curves.over is not None:
+        axes.set_xlim(left=0)
+        shown = short if curves.over == "samples" else "{:g}".format
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: shown(value)))
+    elif len(places) <= FEW:
+        axes.set_xticks(places)
+        if len(places) == 1:
+            axes.set_xlim(places[0] - 0.7, places[0] + 0.7)
+    words = {None: "epoch", "samples": "rows through the network", "compute": f"{_seconds(whole)} of training"}
+    axes.set(xlabel=words[curves.over], ylabel=curves.label)
+    return _finish(figure, f"{curves.title} · mean over seeds, band from least to greatest")
 
 
-def _error_by_k(recipe: Recipe, scale: Scale, lines: Sequence[Line]) -> Figure | None:
+def _error_by_k(whole: Aggregate) -> Figure | None:
     """Mean error of every arm with its interval at every K; dashed is no mixing, hollow are the paper's numbers at its scale."""
-    field = recipe.reported(scale) if recipe.reported(scale) in ERRORS else "median"
+    lines, reported = whole.trained, whole.recipe.reported(whole.scale)
+    field = reported if reported in ERRORS else "median"
     courses = _by_k(lines)
-    drawn = _against_k([(label, [(line.k, line.summary(field)) for line in own]) for label, own in courses])
+    drawn = _against_k({label: [(line.k, line.summary(field)) for line in own] for label, own in courses.items()})
     if drawn is None:
         return None
     figure, axes = drawn
     for line in lines:
-        whole = line.summary(field)
-        if line.arm == BASELINE and whole is not None and not line.changed:
-            axes.axhline(whole.mean, color=GREY, lw=1, ls="--", zorder=1, label="no mixing")
-    for place, (label, own) in enumerate(courses):
+        mean = line.summary(field)
+        if line.arm == BASELINE and mean is not None and not line.changed:
+            axes.axhline(mean.mean, color=GREY, lw=1, ls="--", zorder=1, label="no mixing")
+    for place, (label, own) in enumerate(courses.items()):
         spots = [(line.k, line.paper) for line in own if line.paper is not None and not line.changed]
-        if scale == "paper" and spots and recipe.reported(scale) in ERRORS:
+        if whole.scale == "paper" and spots and reported in ERRORS:
             hollow = {"marker": "D", "ls": "", "ms": 7, "mfc": "none", "color": _look(place)["color"]}
             axes.plot(*zip(*spots, strict=True), label=f"{label}, the paper", zorder=4, **hollow)
     axes.set_ylabel(f"{field} error (%)")
-    return _finished(figure, "error against K · mean over seeds, 95 % interval")
+    return _finish(figure, "error against K · mean over seeds, 95 % interval")
 
 
 def _time_by_k(lines: Sequence[Line]) -> Figure | None:
     """Time of an epoch as a multiple of that at K = 1; dotted is K times as long."""
-    courses = []
-    for label, own in _by_k(lines):
-        one = next((line for line in own if line.k == 1), None)
-        if one is not None:
-            courses.append((label, [(line.k, times_of_one(line, one)) for line in own]))
+    courses = {
+        label: [(line.k, times_of_one(line, own[0])) for line in own] for label, own in _by_k(lines).items() if own[0].k == 1
+    }
     drawn = _against_k(courses)
     if drawn is None:
         return None
     figure, axes = drawn
-    ks = sorted({k for _, own in courses for k, _ in own})
+    ks = sorted({k for own in courses.values() for k, _ in own})
     axes.plot(ks, ks, color=GREY, lw=1, ls=":", zorder=1, label="K times as long")
     axes.set_ylabel("seconds per epoch, multiple of K = 1")
     axes.set_ylim(bottom=0)
-    return _finished(figure, "training time against K · mean over seeds, 95 % interval")
+    return _finish(figure, "training time against K · mean over seeds, 95 % interval")
 
 
-def _by_k(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Lines that differ by nothing but K, in ascending order, with a label; those with a single K are left out."""
-    found: dict[tuple[str, ...], list[Line]] = {}
+def _by_k(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Lines that differ by nothing but K, in ascending order, by a label; those with a single K are left out."""
+    found: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: line.k):
         if counts_k(line.arm):
-            found.setdefault((line.arm, *line.changed), []).append(line)
-    several = {key: own for key, own in found.items() if len({line.k for line in own}) > 1}
-    return [(f"{arm}\n({join_settings(changed, 1)})" if changed else arm, own) for (arm, *changed), own in several.items()]
+            label = f"{line.arm}\n({join_settings(line.changed, 1)})" if line.changed else line.arm
+            found.setdefault(label, []).append(line)
+    return {label: own for label, own in found.items() if len({line.k for line in own}) > 1}
 
 
-def _against_k(courses: Sequence[tuple[str, Sequence[tuple[int, Summary | None]]]]) -> tuple[Figure, Any] | None:
+def _against_k(courses: Mapping[str, Sequence[tuple[int, Summary | None]]]) -> tuple[Figure, Any] | None:
     """Means with intervals over K, a line for each course; None where there is nothing to connect."""
-    known = [(label, [(k, whole) for k, whole in own if whole is not None]) for label, own in courses]
-    if not any(len(own) > 1 for _, own in known):
+    known = {label: [(k, mean) for k, mean in own if mean is not None] for label, own in courses.items()}
+    if not any(len(own) > 1 for own in known.values()):
         return None
     figure, [[axes]] = panels(SIZE)
-    for place, (label, own) in enumerate(known):
-        halves = [whole.half if math.isfinite(whole.half) else 0.0 for _, whole in own]
-        style = {"marker": "o", "ms": 5, "lw": 1.4, "capsize": 3, **_look(place)}
-        # A little beside each other, or intervals would hide intervals.
-        at = [k + 0.1 * (place - (len(known) - 1) / 2) for k, _ in own]
-        axes.errorbar(at, [whole.mean for _, whole in own], yerr=halves, label=label, zorder=3, **style)
-    axes.set_xticks(sorted({k for _, own in known for k, _ in own}))
+    for place, (label, own) in enumerate(known.items()):
+        _errorbars(axes, own, place - (len(known) - 1) / 2, label=label, marker="o", **_look(place))
+    axes.set_xticks(sorted({k for own in known.values() for k, _ in own}))
     axes.set_xlabel("K")
     return figure, axes
 
 
-def _finished(figure: Figure, words: str) -> Figure:
-    """With a line that says what is shown, and the legend."""
-    axes: Any = figure.axes[0]
-    axes.set_title(words, fontsize=8, color=SOFT, loc="left")
-    legend_beside(axes)
+def _errorbars(axes: Any, points: Sequence[tuple[int, Summary]], aside: float, **look: Any) -> None:
+    # A little beside each other, or intervals would hide intervals.
+    at = [k + 0.1 * aside for k, _ in points]
+    axes.errorbar(at, *_means(points), ms=5, lw=1.4, capsize=3, zorder=3, **look)
+
+
+def _means(points: Sequence[tuple[Any, Summary]]) -> tuple[list[float], list[float]]:
+    """Means and half their intervals, which one seed does not have."""
+    return [mean.mean for _, mean in points], [mean.half if math.isfinite(mean.half) else 0.0 for _, mean in points]
+
+
+def _budgets_by_k(tables: Mapping[Equal, Aggregate]) -> Figure | None:
+    """A panel for every budget: mean error of every arm with its interval over K; grey lines are arms without K."""
+    if not any(counts_k(line.arm) for whole in tables.values() for line in whole.trained):
+        return None
+    looks = _arm_looks(tables)
+    figure, grid = _budget_panels(tables)
+    for axes, whole in zip(grid, tables.values(), strict=True):
+        arms = _arms(whole.trained)
+        mixing = [arm for arm in arms if counts_k(arm)]
+        for place, arm in enumerate(mixing):
+            own = [(line.k, mean) for line in arms[arm] if (mean := line.summary(whole.error)) is not None]
+            _errorbars(axes, own, 1.2 * (place - (len(mixing) - 1) / 2), label=arm, **looks[arm])
+        for arm, lines in arms.items():
+            if arm not in mixing and (mean := lines[0].summary(whole.error)) is not None:
+                axes.axhline(mean.mean, label=arm, zorder=1, color=GREY, lw=1, ls="--" if arm == BASELINE else ":")
+        axes.set_xticks(sorted({line.k for line in whole.trained}))
+        axes.set_xlabel("K")
+    return _finish(figure, "mean over seeds, 95 % interval")
+
+
+def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
+    """A panel for every budget: mean error over mean seconds, arrows from each arm's smallest K to larger ones."""
+    spent = {equal: [line.spent("compute") or 0.0 for line in whole.trained] for equal, whole in tables.items()}
+    if not any(any(own) for own in spent.values()):
+        return None
+    looks = _arm_looks(tables)
+    figure, grid = _budget_panels(tables)
+    for axes, (equal, whole) in zip(grid, tables.items(), strict=True):
+        for arm, lines in _arms(whole.trained).items():
+            look = {**looks[arm], "ls": ""}
+            own = [(line, mean) for line in lines if line.spent("compute") and (mean := line.summary(whole.error)) is not None]
+            means, halves = _means(own)
+            spots = [(line.spent("compute"), mean) for (line, _), mean in zip(own, means, strict=True)]
+            axes.errorbar(*zip(*spots, strict=True), yerr=halves, ms=6, elinewidth=0.8, label=arm, zorder=3, **look)
+            arrow = {"arrowstyle": "->", "color": look["color"], "lw": 1.3, "shrinkA": 5, "shrinkB": 5}
+            for here, there in pairwise(spots):
+                axes.annotate("", there, here, arrowprops=arrow)
+            for (line, _), spot in zip(own, spots, strict=True):
+                if counts_k(arm):
+                    place = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7, "color": look["color"]}
+                    axes.annotate(str(line.k), spot, **place)
+        axes.set_xscale("log")
+        # Where the costs are close together, powers of ten alone would leave an axis without numbers.
+        near = max(spent[equal], default=0.0) < 4 * min(spent[equal], default=0.0)
+        axes.xaxis.set_major_locator(MaxNLocator(5) if near else LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))  # 0.2, not 2 × 10⁻¹
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.margins(0.1)
+        axes.set_xlabel(f"{_seconds(whole)} of a training")
+    return _finish(figure, "numbers are K · mean over seeds, bars are 95 % intervals of the error")
+
+
+def _budget_panels(tables: Mapping[Equal, Aggregate]) -> tuple[Figure, Sequence[Any]]:
+    """Panels beside each other with the names of the budgets above them."""
+    figure, [grid] = panels((4.2 + 3.4 * len(tables), 4.2), 1, len(tables), sharex=True, sharey=True)
+    for axes, (equal, whole) in zip(grid, tables.items(), strict=True):
+        axes.set_title(f"equal {equal}", fontsize=9, loc="left")
+        grid[0].set_ylabel(f"{whole.error} error (%)")
+    return figure, grid
+
+
+def _finish(figure: Figure, words: str) -> Figure:
+    """With one legend for all panels and a line that says what is shown."""
+    every: Any = figure.axes
+    handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    legend_beside(every[-1], list(handles.values()), list(handles))
+    if every[0].get_title(loc="left"):  # the name of a budget
+        low, high = every[0].get_ylim()
+        every[0].set_ylim(max(0.0, low), min(100.0, high))  # the interval of two seeds may reach beyond what an error can be
+        figure.supxlabel(words, fontsize=8, color=SOFT, x=0.01, ha="left")
+    else:
+        every[0].set_title(words, fontsize=8, color=SOFT, loc="left")
     return figure
+
+
+def _seconds(whole: Aggregate) -> str:
+    return "CPU seconds" if whole.timed == "CPU s" else "seconds"
+
+
+def _arms(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Lines by arm, in ascending order of K."""
+    found: dict[str, list[Line]] = {line.arm: [] for line in lines}
+    for line in sorted(lines, key=lambda line: line.k):
+        found[line.arm].append(line)
+    return found
 
 
 def _look(place: int) -> dict[str, Any]:
     return {"color": COLOURS[place % len(COLOURS)], "ls": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
-def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _arm_looks(tables: Mapping[Equal, Aggregate]) -> dict[str, dict[str, Any]]:
+    """Colour, marker and dash of every arm, the same in all panels: grey where K means nothing."""
+    arms = dict.fromkeys(line.arm for whole in tables.values() for line in whole.lines)
+    mixing, others = [arm for arm in arms if counts_k(arm)], [arm for arm in arms if not counts_k(arm)]
+    looks = {arm: {**_look(place), "marker": MARKERS[place % len(MARKERS)]} for place, arm in enumerate(mixing)}
+    return looks | {arm: {"color": GREY, "marker": "hv"[place % 2], "ls": "--"} for place, arm in enumerate(others)}
+
+
+def _line_looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Colour and dash of every line: grey where K means nothing; shades where there is one arm with several K, else one each."""
     mixing = [line for line in lines if counts_k(line.arm)]
     if len({line.arm for line in mixing}) == 1 and len(mixing) > 1:

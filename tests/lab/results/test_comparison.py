@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.results.sweep_comparison import comparison, cut, rows_of, seconds_of
-from multimix.lab.results.sweep_figures import figures
-from multimix.lab.results.sweep_sheets import records, sheets
+from multimix.lab.results.comparison import at_equal_budgets, cut_short, longest_schedules, minus_none, minus_one
+from multimix.lab.results.figures.recipe import budget_figures
+from multimix.lab.results.sweep_tables import budget_records, budget_tables, relative_budget
 from multimix.lab.sweep.plan import plan_sweep
 from result_rows import BASE, made_up_recipe, result_row
 
@@ -40,38 +40,41 @@ def rows_made(planned):
 
 
 def compared(planned, rows):
-    return comparison(RECIPE, "small", rows, [one.entry for one in planned])
+    return at_equal_budgets(RECIPE, "small", rows, [one.entry for one in planned])
 
 
 def by_arm(found, equal):
-    return {(one.line.arm, one.line.k): one for one in found.tables[equal]}
+    return {(line.arm, line.k): line for line in found[equal].lines}
 
 
 def test_means_and_paired_differences_are_scipys():
     planned = plan()
     lines = by_arm(compared(planned, rows_made(planned)), "steps")
+    every = list(lines.values())
     none, one, three = (ERRORS[arm] for arm in ERRORS)
-    found = lines["mixup", 3]
-    assert found.error.mean == pytest.approx(sum(three) / 3)
+    error = lines["mixup", 3].summary("last")
+    assert error.mean == pytest.approx(sum(three) / 3)
     low, high = stats.t.interval(0.95, 2, sum(three) / 3, stats.sem(three))
-    assert (found.error.mean - found.error.half, found.error.mean + found.error.half) == pytest.approx((low, high))
-    for test, other in ((found.with_one, one), (found.with_none, none)):
-        expected = stats.ttest_rel(three, other)
+    assert (error.mean - error.half, error.mean + error.half) == pytest.approx((low, high))
+    for minus, other in ((minus_one, one), (minus_none, none)):
+        test, expected = minus(lines["mixup", 3], every, "last"), stats.ttest_rel(three, other)
         assert test.n == 3
         assert test.p_t == pytest.approx(expected.pvalue)
         assert (test.mean - test.half, test.mean + test.half) == pytest.approx(tuple(expected.confidence_interval()))
-    assert lines["mixup", 1].with_one is None
-    assert lines["none", 1].with_none is None
+    assert minus_one(lines["mixup", 1], every, "last") is None
+    assert minus_none(lines["none", 1], every, "last") is None
 
 
 def test_what_every_line_has_spent():
     planned = plan()
     found = compared(planned, rows_made(planned))
-    assert list(found.tables) == ["steps", "samples", "compute"]
-    spent = {
-        equal: {arm: (one.epochs, one.updates, one.rows, one.budget) for arm, one in by_arm(found, equal).items()}
-        for equal in found.tables
-    }
+    assert list(found) == ["steps", "samples", "compute"]
+    spent = {}
+    for equal, whole in found.items():
+        for line in whole.lines:
+            budget = relative_budget(line, whole.lines, equal)
+            numbers = (len(line.runs[0].epochs), line.spent("steps"), line.spent("samples"), budget)
+            spent.setdefault(equal, {})[line.arm, line.k] = numbers
     assert spent["steps"]["mixup", 3] == (6, 60, 18000, 1.0)
     assert spent["samples"]["mixup", 3] == (2, 20, 6000, 1.0)
     assert spent["compute"]["mixup", 3] == (3, 30, 9000, pytest.approx(1.0, rel=0.01))
@@ -81,12 +84,12 @@ def test_what_every_line_has_spent():
 def test_the_order_of_rows_and_rows_of_others_change_nothing():
     planned = plan()
     rows = rows_made(planned)
-    expected = [sheet.markdown() for sheet in sheets(compared(planned, rows))]
+    expected = [sheet.markdown() for sheet in budget_tables(compared(planned, rows))]
     others = [result_row(RECIPE, "mixup", 3, 0, (1.0,), scale="small", changes={"batch": 50}), {**rows[0], "scale": "paper"}]
     for seed in range(5):
         mixed = [*rows, *others]
         random.Random(seed).shuffle(mixed)
-        assert [sheet.markdown() for sheet in sheets(compared(planned, mixed))] == expected
+        assert [sheet.markdown() for sheet in budget_tables(compared(planned, mixed))] == expected
 
 
 def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
@@ -95,28 +98,31 @@ def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
         row for row in rows_made(planned) if (row["arm"], row["seed"]) != ("none", 1) and (row["arm"], row["k"]) != ("mixup", 1)
     ]
     lines = by_arm(compared(planned, rows), "steps")
-    assert lines["mixup", 1].error is None
-    assert lines["mixup", 3].with_one is None
+    every = list(lines.values())
+    assert not lines["mixup", 1].runs
+    assert minus_one(lines["mixup", 3], every, "last") is None
     expected = stats.ttest_rel([ERRORS["mixup", 3][i] for i in (0, 2)], [ERRORS["none", 1][i] for i in (0, 2)])
-    assert lines["mixup", 3].with_none.p_t == pytest.approx(expected.pvalue)
-    assert "not run" in sheets(compared(planned, rows))[0].markdown()
-    assert sheets(compared(planned, []))
+    assert minus_none(lines["mixup", 3], every, "last").p_t == pytest.approx(expected.pvalue)
+    assert "not run" in budget_tables(compared(planned, rows))[0].markdown()
+    assert budget_tables(compared(planned, []))
 
 
 def test_after_the_fact_all_lines_are_where_the_first_has_spent_all():
     planned = plan(equal=("steps",))
     found = compared(planned, rows_made(planned))
-    at_rows = {(one.line.arm, one.line.k): one for one in cut(found.lines, rows_of).lines}
-    assert cut(found.lines, rows_of).budget == 6000
-    assert (at_rows["mixup", 3].epoch, at_rows["mixup", 3].spent) == (2, 6000)
-    assert at_rows["mixup", 3].errors == {seed: error + 40 for seed, error in enumerate(ERRORS["mixup", 3])}
-    assert at_rows["none", 1].errors == dict(enumerate(ERRORS["none", 1]))
-    seconds = cut(found.lines, seconds_of)
-    assert seconds.budget == pytest.approx(12.0), "the quickest seed of no mixing"
-    at = {(one.line.arm, one.line.k): one for one in seconds.lines}
-    assert at["mixup", 1].errors == {0: 29.0, 1: 40.5, 2: 38.0}, "others have one epoch less by then"
-    assert at["mixup", 3].errors == {0: 55.0, 1: 68.0, 2: 67.5}
-    words = sheets(found)[-1].markdown()
+    longest = longest_schedules(found)
+    budget, reached = cut_short(longest, "samples")
+    at = {(line.arm, line.k): line for line in reached.lines}
+    assert budget == 6000
+    assert (len(at["mixup", 3].runs[0].epochs), at["mixup", 3].spent("samples")) == (2, 6000)
+    assert at["mixup", 3].values("last") == {seed: error + 40 for seed, error in enumerate(ERRORS["mixup", 3])}
+    assert at["none", 1].values("last") == dict(enumerate(ERRORS["none", 1]))
+    budget, reached = cut_short(longest, "compute")
+    assert budget == pytest.approx(12.0), "the quickest seed of no mixing"
+    at = {(line.arm, line.k): line.values("last") for line in reached.lines}
+    assert at["mixup", 1] == {0: 29.0, 1: 40.5, 2: 38.0}, "others have one epoch less by then"
+    assert at["mixup", 3] == {0: 55.0, 1: 68.0, 2: 67.5}
+    words = budget_tables(found)[-1].markdown()
     assert "cut short" in words
     assert "12 CPU s" in words
 
@@ -125,13 +131,13 @@ def test_an_accelerators_seconds_are_those_of_the_clock():
     planned = plan(equal=("steps",))
     rows = [{**row, "device": "cuda"} for row in rows_made(planned)]
     found = compared(planned, rows)
-    assert found.timed == "s"
-    assert by_arm(found, "steps")["mixup", 3].seconds == pytest.approx(12.0), "6 epochs of 2 s"
+    assert found["steps"].timed == "s"
+    assert by_arm(found, "steps")["mixup", 3].spent("compute") == pytest.approx(12.0), "6 epochs of 2 s"
 
 
 def test_records_have_every_number_in_full():
     planned = plan()
-    found = records(compared(planned, rows_made(planned)))
+    found = budget_records(compared(planned, rows_made(planned)))
     assert len(found) == 9
     three = next(one for one in found if (one["equal"], one["arm"], one["k"]) == ("steps", "mixup", 3))
     assert three["minus_none_p"] == stats.ttest_rel(ERRORS["mixup", 3], ERRORS["none", 1]).pvalue
@@ -141,9 +147,9 @@ def test_records_have_every_number_in_full():
 def test_figures_are_there_with_a_panel_for_every_budget_and_none_is_empty():
     planned = plan()
     found = compared(planned, rows_made(planned))
-    files = figures(found, "batch = 50")
+    files = budget_figures(found, "batch = 50")
     assert set(files) == {f"sweep-{name}.{kind}" for name in ("k", "cost", "rows", "seconds") for kind in ("png", "svg")}
     assert all(files[name].startswith(b"\x89PNG") for name in files if name.endswith("png"))
     words = files["sweep-k.svg"].decode()
-    assert all(f"equal {equal}" in words for equal in found.tables)
-    assert figures(compared(planned, [])) == {}
+    assert all(f"equal {equal}" in words for equal in found)
+    assert budget_figures(compared(planned, [])) == {}
