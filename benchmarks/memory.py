@@ -77,7 +77,7 @@ def one_step(case: Case, given: Mapping[str, Any], generator: torch.Generator) -
     plan = case.method.plan(x, generator=generator, **given)
     plan.mix(x if z is None else z)
     target = plan.mix_target(y, CLASSES)
-    return history(plan, x, target) if case.method.history else {}
+    return history(plan, x, target) if case.method.traits.history else {}
 
 
 if __name__ == "__main__":

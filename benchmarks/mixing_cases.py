@@ -85,7 +85,7 @@ def drawn(name: str, x: Tensor, k: int, **options: Any) -> Case:
     """The method as it comes, given a map if it needs one."""
     method = mm.create(name, k=k, **options)
     places = x.shape[:2] if method.layout == "points" else (len(x), *x.shape[2:])
-    return Case(name, method, x, {"saliency": torch.rand(places) ** 4} if "saliency" in method.needs else {})
+    return Case(name, method, x, {"saliency": torch.rand(places) ** 4} if "saliency" in method.traits.needs else {})
 
 
 def aligned(images: Tensor, few: int, k: int) -> list[Case]:

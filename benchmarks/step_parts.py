@@ -154,7 +154,7 @@ def timed(spent: Times, name: str, call: Callable[[], object]) -> object:
 def whole_step(setup: Setup, case: Case, x: Tensor, y: Tensor, saliency: Tensor, spent: Times) -> None:
     """One update of the lab, and before it the mixing alone: "cold", since the last pass has just used all caches."""
     method = case.method()
-    given = {"saliency": saliency} if "saliency" in method.needs else {}
+    given = {"saliency": saliency} if "saliency" in method.traits.needs else {}
     if case.layer is None:
 
         def mixing() -> object:
@@ -170,7 +170,7 @@ def whole_step(setup: Setup, case: Case, x: Tensor, y: Tensor, saliency: Tensor,
 def time_mixing(spent: Times, case: Case, x: Tensor, y: Tensor, saliency: Tensor, features: dict[str, Tensor]) -> None:
     """Plan, pixels (or hidden features, with their way back) and target of one batch."""
     method = case.method()
-    given = {"saliency": saliency} if "saliency" in method.needs else {}
+    given = {"saliency": saliency} if "saliency" in method.traits.needs else {}
     plan = timed(spent, case.key("plan"), lambda: method.plan(x, **given))
     assert isinstance(plan, mm.PairPlan)
     if case.layer is None:

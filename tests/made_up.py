@@ -24,8 +24,8 @@ class Needy(InputMixup):
     """Mixup that asks for what nothing gives."""
 
     @property
-    def needs(self):
-        return ("history",)
+    def traits(self):
+        return super().traits._replace(needs=("history",))
 
 
 @dataclass(frozen=True, kw_only=True)

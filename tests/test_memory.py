@@ -131,7 +131,7 @@ def work(method, model):
         if next(turns) % TRAINED == 0:
             train(method, model, x, y, draws, given)
             return
-        needed = {name: torch.rand(BATCH, *places, generator=draws) for name in method.needs}
+        needed = {name: torch.rand(BATCH, *places, generator=draws) for name in method.traits.needs}
         plan = method.plan(x, generator=draws, **needed, **given)
         if plan.layer is None:
             plan.mix(x)

@@ -101,8 +101,8 @@ def test_unknown_keywords_are_refused_before_a_draw_or_a_pass(call):
 @dataclass(frozen=True, kw_only=True)
 class Demanding(Salient):
     @property
-    def needs(self):
-        return ("saliency", "depth")
+    def traits(self):
+        return super().traits._replace(needs=("saliency", "depth"))
 
 
 def test_what_no_model_can_tell_is_asked_of_the_caller():
@@ -127,9 +127,9 @@ def test_inputs_asks_only_for_what_is_missing():
 
 
 def test_a_method_with_a_clean_weight_says_so():
-    assert mm.CutMix().own_loss is None
-    assert Salient(clean_weight=0.5).own_loss == "adds a clean loss of weight 0.5"
-    assert mm.OneOf((mm.CutMix(), Salient(clean_weight=0.2))).own_loss == "adds a clean loss of weight 0.2"
+    assert mm.CutMix().traits.own_loss is None
+    assert Salient(clean_weight=0.5).traits.own_loss == "adds a clean loss of weight 0.5"
+    assert mm.OneOf((mm.CutMix(), Salient(clean_weight=0.2))).traits.own_loss == "adds a clean loss of weight 0.2"
     with pytest.raises(ValueError, match="^clean_weight must be finite and at least 0, got -1"):
         Salient(clean_weight=-1)
     with pytest.raises(ValueError, match="^no clean_scale 'auto'; there are plain, per_class, loss"):

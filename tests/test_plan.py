@@ -100,10 +100,6 @@ def test_a_misspelt_keyword_is_an_error():
 class NeedsSaliency(mm.InputMixup):
     """What a later method looks like to the base class."""
 
-    @property
-    def needs(self):
-        return ("saliency",)
-
     def build(self, x, partner, lam, *, generator, saliency):
         assert saliency.shape == (len(x), *x.shape[2:])
         return super().build(x, partner, lam, generator=generator)
@@ -114,5 +110,5 @@ def test_what_a_method_needs_must_be_given():
         NeedsSaliency(k=2).plan(X)
     assert NeedsSaliency(k=2).plan(X, saliency=torch.rand(4, 6, 7)).k == 2
     both = mm.OneOf((NeedsSaliency(k=2), mm.NoMix()))
-    assert both.needs == ("saliency",)
+    assert both.traits.needs == ("saliency",)
     assert {both.plan(X, saliency=torch.rand(4, 6, 7), generator=seeded(s)).k for s in range(20)} == {1, 2}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
 from .hooks import hidden_forward
@@ -12,6 +13,7 @@ from .logits import Output, logits_of
 from .plan import Plan
 from .target import soft_target
 
+HISTORY = ("history_x", "history_target", "history_logits")
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -72,6 +74,27 @@ class Mixed:
                 "for a loss of another form use mixed_forward and plan.mix_target"
             )
         return target
+
+    def next_history(self) -> dict[str, Tensor]:
+        """What a method that mixes with the batch before is given with the next one, without gradients.
+
+        The step that the plan keeps, if it is among these; a plan of another method leaves the history as it was.
+        """
+        kept, size = self.plan.kept_steps, len(self.batch.x)
+        if kept is None:
+            return {name: self.batch.given[name] for name in HISTORY if self.batch.given.get(name) is not None}
+        if not kept:
+            return {}
+        rows = slice(kept[0] * size, (kept[0] + 1) * size)
+        with torch.no_grad():
+            past = (self.plan[kept[0]].mix(self.batch.x), self.target[rows], self.logits[rows])
+        # Copies in float32 or better, so that half precision does not add up over recursions, in one memory order.
+        return {
+            name: value.detach().to(
+                torch.promote_types(value.dtype, torch.float32), copy=True, memory_format=torch.contiguous_format
+            )
+            for name, value in zip(HISTORY, past, strict=True)
+        }
 
 
 def mixed_forward(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None = None) -> Tensor:

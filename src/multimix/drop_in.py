@@ -55,7 +55,7 @@ class Mix:
         reuse_buffer: bool = False,
     ) -> None:
         check_no_own_loss(method, "Mix")
-        if any(layer is not None for layer in method.mixes_at):
+        if any(layer is not None for layer in method.traits.mixes_at):
             raise ValueError(f"Mix works on inputs, {type(method).__name__} mixes hidden layers: use mixed_logits")
         check_share("smoothing", smoothing)
         if seed is not None and not isinstance(seed, Integral):
@@ -146,7 +146,7 @@ class Mix:
     def _model(self, given: Mapping[str, Any]) -> nn.Module | None:
         """The model to ask for what ``given`` lacks, None where there is none; ValueError if it would be asked there."""
         in_worker = get_worker_info() is not None
-        missing = [name for name in self.method.needs if name not in given]
+        missing = [name for name in self.method.traits.needs if name not in given]
         needs = f"{type(self.method).__name__} needs {', '.join(missing)}"
         if missing and in_worker:
             raise ValueError(

@@ -129,6 +129,7 @@ def mixed_terms(
         raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
     batch, plan, chosen = planned(method, _batch(model, method, x, y, num_classes, smoothing, output, generator, given))
     carried: dict[str, Tensor] = {}
+    looks_back = len(method.traits.history) > 0
 
     def criterion(logits: Tensor, target: Tensor) -> Tensor:
         return one_number(loss(logits, target))
@@ -137,7 +138,8 @@ def mixed_terms(
         mixed = Mixed(batch, part, part.k / plan.k, first)
         # A batch that stays unmixed has nothing but the criterion, whatever the method would add.
         value = Method.loss(method, batch, mixed, criterion) if chosen is None else chosen.loss(batch, mixed, criterion)
-        carried.update(method.next_history(batch, mixed))
+        if looks_back:
+            carried.update(mixed.next_history())
         return Term(value, mixed.logits, mixed.target, dict(carried))
 
     parts = [plan] if steps is None else plan.split(steps)
@@ -174,19 +176,19 @@ def mixed_chunks(
 def check_no_own_loss(method: Method, where: str) -> None:
     """Raise ValueError if ``method`` adds a loss of its own, which is lost on whoever has logits or samples only."""
     check_method(method)
-    if method.own_loss is not None:
-        raise ValueError(
-            f"{type(method).__name__} {method.own_loss}, which {where} cannot hand out: use mixed_loss or mixed_terms"
-        )
+    own = method.traits.own_loss
+    if own is not None:
+        raise ValueError(f"{type(method).__name__} {own}, which {where} cannot hand out: use mixed_loss or mixed_terms")
 
 
 def check_history(method: Method, given: Mapping[str, Any], where: str) -> None:
     """Raise ValueError if ``method`` mixes with the batch before, which neither ``where`` nor ``given`` has."""
     check_given(method, given)  # a misspelt name first
-    if method.history and not any(name in given for name in method.history):
+    history = method.traits.history
+    if history and not any(name in given for name in history):
         raise ValueError(
             f"{type(method).__name__} mixes with the batch before, which {where} does not hand on: use mixed_terms, or give "
-            f"{', '.join(f'{name}=' for name in method.history)} yourself, None for the first batch"
+            f"{', '.join(f'{name}=' for name in history)} yourself, None for the first batch"
         )
 
 
@@ -211,14 +213,15 @@ def _batch(
 ) -> Batch:
     """Everything that can be wrong is found here, before a draw is made or the model runs."""
     check_method(method)
-    check_batch(x, method.mixes_at)
+    traits = method.traits
+    check_batch(x, traits.mixes_at)
     check_labels(y, x)
     check_share("smoothing", smoothing)
     check_finite(x)
-    for name in method.history:
+    for name in traits.history:
         if isinstance(given.get(name), Tensor):
             check_finite(given[name], name)
-    check_layers(model, method.mixes_at)
+    check_layers(model, traits.mixes_at)
     check_given(method, given)
     target = y
     if num_classes is not None or not are_indices(y):

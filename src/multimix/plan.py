@@ -47,6 +47,11 @@ class Plan(ABC):
         return next(len(value) for value in stepped if isinstance(value, Tensor))
 
     @property
+    def kept_steps(self) -> list[int] | None:
+        """The step to be remembered by a method that mixes with the batch before, if it is among these; None: nothing is."""
+        return None
+
+    @property
     @abstractmethod
     def lam(self) -> Tensor:
         """``[K, B]`` in float64: the realised share of what is not the sample's own, read off the mask."""
@@ -203,6 +208,10 @@ class UnmixedPlan(PairPlan):
     @property
     def k(self) -> int:
         return 1
+
+    @property
+    def kept_steps(self) -> list[int]:
+        return [0]
 
     @property
     def lam(self) -> Tensor:

@@ -50,7 +50,7 @@ class Case(NamedTuple):
     def plan(self, x: Tensor, k: int = 5, seed: int = 0, **given: Any) -> Plan:
         """The plan for ``x``, with what the method needs beside it: uneven maps for saliency, the batch itself for a history."""
         method = self.make(k)
-        needs = {name: saliency(x) for name in method.needs}
+        needs = {name: saliency(x) for name in method.traits.needs}
         return method.plan(x, generator=seeded(seed), **{**needs, **past(method, x), **given})
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def past(method: Method, x: Tensor, classes: int = 3, label: Tensor | None = Non
     """What a method that looks back would know of the batch before: this one in reverse."""
     label = torch.zeros(len(x), dtype=torch.long) if label is None else label
     old = {"history_x": x.flip(0), "history_target": torch.eye(classes)[label.flip(0)]}
-    return {name: value for name, value in old.items() if name in method.history}
+    return {name: value for name, value in old.items() if name in method.traits.history}
 
 
 def images(batch: int, size: tuple[int, ...], channels: int = 2) -> Tensor:
@@ -209,7 +209,7 @@ def check_geometry_is_drawn(case: Case) -> None:
         return
     x, pairs = images(8, (12, 16)), torch.arange(8).roll(1)
     plans: list[Any] = [case.plan(x, k=1, seed=seed, partner=pairs, lam=[0.3]) for seed in range(12)]
-    if any(layer is not None for layer in case.make().mixes_at):
+    if any(layer is not None for layer in case.make().traits.mixes_at):
         assert len({plan.layer for plan in plans}) > 1, "the layer is always the same"
         return
     masks = torch.stack([plan.mask[0] for plan in plans])

@@ -222,9 +222,9 @@ def test_plans_can_be_cut_and_moved():
 
 
 def test_where_it_may_mix():
-    assert AlignMixup(layers=("a", "b")).mixes_at == (None, "a", "b")
-    assert AlignMixup(layers=("a",), input_share=0).mixes_at == ("a",)
-    assert AlignMixup(layers=("a",), input_share=1).mixes_at == (None,)
+    assert AlignMixup(layers=("a", "b")).traits.mixes_at == (None, "a", "b")
+    assert AlignMixup(layers=("a",), input_share=0).traits.mixes_at == ("a",)
+    assert AlignMixup(layers=("a",), input_share=1).traits.mixes_at == (None,)
     x_mix, _ = mm.Mix(AlignMixup(k=2, layers=("a",), input_share=1), 3)(torch.randn(4, 1, 5, 5), torch.arange(4) % 3)
     assert len(x_mix) == 8
     tokens = torch.randint(9, (4, 6))

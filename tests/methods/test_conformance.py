@@ -162,7 +162,7 @@ OWN_LOSS = {
 def test_a_loss_is_known_by_what_it_returns_not_by_which_function_it_is(known, options):
     """The same function under another name gives the same number: nothing may hang on its identity."""
     x, y, made = images(4, (8, 8)).clamp(0, 1), torch.tensor([0, 1, 2, 0]), known.method(k=2, **options)
-    before = {"history_logits": torch.zeros(4, 3), **past(made, x, 3, y)} if made.history else {}
+    before = {"history_logits": torch.zeros(4, 3), **past(made, x, 3, y)} if made.traits.history else {}
     for loss in (mm.softmax_bce, mm.soft_cross_entropy):
         bare, wrapped = (
             mm.mixed_loss(Scored(), made, x, y, loss=one, generator=seeded(0), **before)

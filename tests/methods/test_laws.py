@@ -64,7 +64,7 @@ def test_one_of_hands_on_what_the_drawn_method_takes():
     for seed in range(10):
         plan = method.plan(X, lam=[0.2, 0.4], partner=torch.tensor([1, 0, 3, 2]), generator=seeded(seed))
         assert plan.k == 2
-    assert method.mixes_at == (None,)
+    assert method.traits.mixes_at == (None,)
 
 
 def test_layers_are_drawn_uniformly():

@@ -111,7 +111,7 @@ def test_adversarial_coins():
     for roles, count in counts.items():
         chance = (0.3 if roles[0] else 0.7) * (0.3 if roles[1] else 0.7)
         assert abs(count - 2000 * chance) < 4 * (2000 * chance * (1 - chance)) ** 0.5
-    assert all(("noise" in chosen.needs) == any(chosen.adv_roles) for chosen in thrown)
+    assert all(("noise" in chosen.traits.needs) == any(chosen.adv_roles) for chosen in thrown)
     assert thrown[0].choose(generator=None) is thrown[0]
     x = batch_of((8, 8))
     model = Linear((3, 8, 8))

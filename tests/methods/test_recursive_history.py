@@ -42,7 +42,7 @@ def test_old_samples_fade_and_labels_keep_their_mass(area):
         oldest = max(oldest, float(target[:, max(0, t - 3)].max()) if t >= 3 else 0.0)
         if t == 1:  # a constant image stays what it is when it is resized, so the pixels have the target's shares
             torch.testing.assert_close(mixed.mean((2, 3)), target, atol=1e-6, rtol=0)
-        carried = history_after(method, plan, x, target, target)
+        carried = history_after(plan, x, target, target)
     assert oldest > 0, "a batch is still there three steps later"
 
 
@@ -76,7 +76,7 @@ def test_one_step_is_handed_on_whatever_the_parts(keep, k, middle, steps):
         "from the part on that makes the step, to the last"
     )
     carried = parts[-1].carried
-    assert tuple(carried) == method.history
+    assert tuple(carried) == method.traits.history
     assert torch.equal(carried["history_x"], plan[step].mix(x))
     assert torch.equal(carried["history_target"], plan[step].mix_target(y, CLASSES))
     torch.testing.assert_close(carried["history_logits"], model(plan[step].mix(x)).detach())
@@ -102,7 +102,7 @@ def test_history_is_kept_in_full_precision(dtype):
     exact = plan.mix(x.double()).to(dtype)
     assert torch.equal(mixed, exact)
     target = plan.mix_target(labels(3), CLASSES)
-    carried = history_after(method, plan, x, target, target.to(dtype))
+    carried = history_after(plan, x, target, target.to(dtype))
     wanted = torch.float64 if dtype == torch.float64 else torch.float32
     assert [carried["history_x"].dtype, carried["history_logits"].dtype] == [wanted, wanted]
 

@@ -72,7 +72,7 @@ def test_without_weight_or_layer_there_is_no_term_and_without_logits_no_plan():
     plan = RecursiveMix(k=2).plan(x, generator=seeded(1), **history)
     expected = cross_entropy(Network()(plan.mix(x)), plan.mix_target(y, CLASSES).double())
     for options in ({}, {**LINKED, "omega": 0.0}):
-        assert RecursiveMix(**options).own_loss is None
+        assert RecursiveMix(**options).traits.own_loss is None
         found = mm.mixed_loss(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)
         torch.testing.assert_close(found, expected)
         mm.mixed_logits(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)

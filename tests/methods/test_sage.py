@@ -220,8 +220,8 @@ def test_two_parts_for_labels_that_are_no_classes_with_a_map_of_their_own():
 
 def test_the_weights_of_both_parts():
     x, y, model = images(), labels(), Network(dropout=0)
-    assert SAGE().own_loss is None
-    assert SAGE(update_ratio=0.7).own_loss == "adds a clean loss of weight 0.3"
+    assert SAGE().traits.own_loss is None
+    assert SAGE(update_ratio=0.7).traits.own_loss == "adds a clean loss of weight 0.3"
     for skipped in (SAGE(update_ratio=0.7, p=0.0), SAGE(update_ratio=0.7, alpha=0.0)):
         model.norm.eval()
         plain = cross_entropy(model(x), y)

@@ -104,8 +104,8 @@ def test_where_saliency_comes_from():
     assert torch.equal(seen[0], x[partner])
     handed = SaliencyMix(saliency_from=darkest).plan(x, saliency=fine_saliency(x), partner=partner, lam=[0.2])
     assert torch.equal(handed.low, SaliencyMix().plan(x, partner=partner, lam=[0.2]).low)
-    assert SaliencyMix().needs == ()
-    assert SaliencyMix(saliency_from="gradient").needs == ("saliency",)
+    assert SaliencyMix().traits.needs == ()
+    assert SaliencyMix(saliency_from="gradient").traits.needs == ("saliency",)
 
 
 def test_gradient_asks_the_model_and_fine_does_not():

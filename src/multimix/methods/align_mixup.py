@@ -12,7 +12,7 @@ from ..checks import check_number, check_share, check_whole
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
-from .base import PairMethod
+from .base import PairMethod, Traits
 from .registry import register
 
 Direction = Literal["coin", "partner", "sample"]
@@ -66,9 +66,9 @@ class AlignMixup(PairMethod):
         check_number("tolerance", self.tolerance)
 
     @property
-    def mixes_at(self) -> tuple[str | None, ...]:
+    def traits(self) -> Traits:
         hidden: tuple[str | None, ...] = self.layers if self.input_share < 1 else ()
-        return (None, *hidden) if self.input_share > 0 else hidden
+        return self._traits._replace(mixes_at=(None, *hidden) if self.input_share > 0 else hidden)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         # All is drawn, whether it counts or not: the stream then does not depend on how one of the draws came out.

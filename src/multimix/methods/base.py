@@ -8,8 +8,8 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Generator, Tensor, nn
@@ -26,14 +26,34 @@ WHERE_FROM = {
 }
 
 
-def _keywords(kind: type[Any]) -> dict[str, bool]:
-    """The keywords of ``build`` and ``draw``, and whether they must be given."""
+class Traits(NamedTuple):
+    """What others have to know about a method before they call it.
+
+    Beside ``x`` and ``generator`` its plan ``accepts`` the keywords of ``build`` and ``draw``, and ``needs`` those without a
+    default. Mixing may happen at the hidden layers that ``mixes_at`` names, None for the input. ``own_loss`` is
+    what ``loss`` adds to the criterion, in words such as "adds a clean loss"; whoever has logits and targets only would lose it,
+    so :func:`multimix.mixed_logits` and :class:`multimix.Mix` refuse.
+    """
+
+    accepts: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    mixes_at: tuple[str | None, ...] = (None,)
+    own_loss: str | None = None
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """The keywords that come from the batch before (:meth:`multimix.batch.Mixed.next_history`)."""
+        return tuple(name for name in self.accepts if name.startswith("history_"))
+
+
+def _traits(kind: type[Any]) -> Traits:
+    """What the keywords of ``build`` and ``draw`` say."""
     found: dict[str, bool] = {}
     for function in (getattr(kind, name) for name in ("build", "draw") if hasattr(kind, name)):
         for option in inspect.signature(function).parameters.values():
             if option.kind is option.KEYWORD_ONLY and option.name != "generator":
                 found.setdefault(option.name, option.default is option.empty)
-    return found
+    return Traits(tuple(found), tuple(name for name, required in found.items() if required))
 
 
 def _closed_options(kind: type[Any]) -> dict[str, tuple[Any, ...]]:
@@ -47,29 +67,28 @@ class Method(ABC):
     ======================  ===========================================================================================
     every method            options (dataclass fields), ``draw`` (or ``build`` of :class:`PairMethod`): the plan
     asks the model          ``inputs``: keywords for the plan, such as a saliency map, and what its ``loss`` will need
-    has a loss of its own   ``loss``, and ``own_loss`` says so in words
-    mixes hidden layers     ``mixes_at``
+    has a loss of its own   ``loss``
     has networks            ``modules``, ``bind``, ``after_step``
-    mixes with the past     ``history``, ``next_history``
     draws who mixes         ``choose``
+    is unlike most          ``traits``: hidden layers, a loss of its own, keywords that depend on options
     ======================  ===========================================================================================
     """
 
     name: ClassVar[str]
     layout: ClassVar[Literal["images", "points", "any"]] = "images"
     """Name and layout are set by :func:`multimix.methods.registry.register`."""
-    _keywords: ClassVar[Mapping[str, bool]]
+    _traits: ClassVar[Traits]
     _closed_options: ClassVar[Mapping[str, tuple[Any, ...]]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Now, and not with a cache when they are asked for: torch.compile traces through caches, and warns.
-        cls._keywords = _keywords(cls)
+        cls._traits = _traits(cls)
         cls._closed_options = _closed_options(cls)
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
-        check_batch(x, self.mixes_at)
+        check_batch(x, self.traits.mixes_at)
         check_given(self, given)
         check_needs(self, given)  # before any random choice is made: not now and then in the middle of training
         generator = resolved(generator)
@@ -80,19 +99,9 @@ class Method(ABC):
         """The plan of a batch that is certainly mixed; draws are made on the CPU from ``generator``."""
 
     @property
-    def accepts(self) -> tuple[str, ...]:
-        """Names of all keywords that ``plan`` takes beside ``x`` and ``generator``: those of ``build`` and ``draw``."""
-        return tuple(self._keywords)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of the keywords that ``plan`` must be given: those without a default."""
-        return tuple(name for name, required in self._keywords.items() if required)
-
-    @property
-    def mixes_at(self) -> tuple[str | None, ...]:
-        """Where mixing may happen: names of hidden layers, None for the input."""
-        return (None,)
+    def traits(self) -> Traits:
+        """What others have to know about it."""
+        return self._traits
 
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
         """The method for the next batch, or None if it stays unmixed. Choosing again draws nothing: all choices are made."""
@@ -100,30 +109,14 @@ class Method(ABC):
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         """What the model is asked before ``plan``: keywords that ``batch.given`` lacks, and anything that ``loss`` will need."""
-        missing = [name for name in self.needs if name not in batch.given]
+        if all(name in batch.given for name in self.traits.needs):
+            return {}
         check_needs(self, ["saliency", *batch.given])
-        return {"saliency": input_saliency(batch.model, batch.x, batch.y, output=batch.output)} if missing else {}
+        return {"saliency": input_saliency(batch.model, batch.x, batch.y, output=batch.output)}
 
     def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
         """The loss of a mixed batch, or of a part of its K steps; ``criterion`` is that of the training."""
         return mixed.share * criterion(mixed.logits, mixed.target)
-
-    @property
-    def own_loss(self) -> str | None:
-        """What :meth:`loss` adds to the criterion, in words such as "adds a clean loss"; None if nothing.
-
-        Whoever has logits and targets only would lose it: :func:`multimix.mixed_logits` and :class:`multimix.Mix` refuse.
-        """
-        return None
-
-    @property
-    def history(self) -> tuple[str, ...]:
-        """Names of the keywords of ``plan`` that come from the batch before; empty for methods that do not look back."""
-        return ()
-
-    def next_history(self, batch: Batch, mixed: Mixed) -> Mapping[str, Tensor]:
-        """What the next batch is given, from a mixed batch or a part of it, whichever method mixed it; without gradients."""
-        return {}
 
     @property
     def modules(self) -> nn.ModuleDict:
@@ -255,14 +248,15 @@ def check_method(method: Any) -> None:
 
 def check_given(method: Method, given: Collection[str]) -> None:
     """Raise TypeError unless ``method.plan`` takes all keywords named in ``given``."""
+    accepts = method.traits.accepts
     for name in given:
-        if name not in method.accepts:
-            raise TypeError(f"{type(method).__name__}.plan takes no {name!r}; it takes {', '.join(method.accepts) or 'x only'}")
+        if name not in accepts:
+            raise TypeError(f"{type(method).__name__}.plan takes no {name!r}; it takes {', '.join(accepts) or 'x only'}")
 
 
 def check_needs(method: Method, given: Collection[str]) -> None:
     """Raise TypeError unless all keywords that ``method.plan`` needs are named in ``given``."""
-    for name in method.needs:
+    for name in method.traits.needs:
         if name not in given:
             of_points = ", such as multimix.methods.sagemix.method.point_saliency(model, x, y)"
             hint = of_points if (name, method.layout) == ("saliency", "points") else WHERE_FROM.get(name, "")
@@ -286,7 +280,8 @@ def chosen_plan(chosen: Method | None, x: Tensor, generator: Generator, given: M
     if chosen is None:
         return unmixed_plan(x)
     check_needs(chosen, given)
-    wanted = {name: value for name, value in given.items() if name in chosen.accepts}
+    accepts = chosen.traits.accepts
+    wanted = {name: value for name, value in given.items() if name in accepts}
     with _on_the_cpu():
         plan = chosen.draw(x, generator=generator, **wanted)
     return plan if x.device.type == "cpu" else plan.to(x.device)
@@ -299,8 +294,7 @@ def unmixed_plan(x: Tensor) -> PairPlan:
 
 def descriptions(method: Method) -> dict[str, NewNetwork]:
     """The options of a method that hold only the description of a network."""
-    options = {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
-    return {name: value for name, value in options.items() if isinstance(value, NewNetwork)}
+    return {name: value for name, value in vars(method).items() if isinstance(value, NewNetwork)}
 
 
 def trained_parameters(method: Method) -> list[nn.Parameter]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..batch import Batch, Criterion, Mixed
 from ..checks import check_number
 from ..saliency import CleanPass, clean_pass
-from .base import PathMethod, check_needs
+from .base import PathMethod, Traits, check_needs
 
 CleanScale = Literal["plain", "per_class", "loss"]
 
@@ -31,8 +31,9 @@ class CleanLossMethod(PathMethod):
         check_number("clean_weight", self.clean_weight)
 
     @property
-    def own_loss(self) -> str | None:
-        return f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
+    def traits(self) -> Traits:
+        own = f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
+        return self._traits._replace(own_loss=own)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if self.clean_weight == 0:

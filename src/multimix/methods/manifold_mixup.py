@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..plan import PairPlan, SharePlan
-from .base import PairMethod
+from .base import PairMethod, Traits
 from .registry import register
 
 
@@ -40,8 +40,8 @@ class ManifoldMixup(PairMethod):
         object.__setattr__(self, "layers", tuple(self.layers))
 
     @property
-    def mixes_at(self) -> tuple[str | None, ...]:
-        return self.layers
+    def traits(self) -> Traits:
+        return self._traits._replace(mixes_at=self.layers)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]

@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 
 from ..plan import PairPlan
 from ..sampling import check_path_options
-from .base import Method, unmixed_plan
+from .base import Method, Traits, unmixed_plan
 from .registry import register
 
 
@@ -21,8 +21,8 @@ class NoMix(Method):
         check_path_options(self.k, 0, "iid")
 
     @property
-    def mixes_at(self) -> tuple[str | None, ...]:
-        return ()
+    def traits(self) -> Traits:
+        return Traits(mixes_at=())
 
     def draw(self, x: Tensor, *, generator: Generator) -> PairPlan:
         return unmixed_plan(x)

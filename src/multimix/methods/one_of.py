@@ -1,7 +1,7 @@
 """Several methods, one of them drawn for each batch."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from ..batch import Batch, Mixed
 from ..checks import check_share
 from ..plan import PairPlan
 from ..sampling import resolved
-from .base import Method, trained_parameters
+from .base import Method, Traits, trained_parameters
 
 Item = TypeVar("Item")
 
@@ -46,27 +45,9 @@ class OneOf(Method):
         object.__setattr__(self, "probabilities", probabilities)
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        return _union(method.needs for method in self.methods)
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        return _union(method.accepts for method in self.methods)
-
-    @property
-    def mixes_at(self) -> tuple[str | None, ...]:
-        return _union(method.mixes_at for method in self.methods)
-
-    @property
-    def own_loss(self) -> str | None:
-        return next((method.own_loss for method in self.methods if method.own_loss is not None), None)
-
-    @property
-    def history(self) -> tuple[str, ...]:
-        return _union(method.history for method in self.methods)
-
-    def next_history(self, batch: Batch, mixed: Mixed) -> Mapping[str, Tensor]:
-        return {name: value for method in self.methods for name, value in method.next_history(batch, mixed).items()}
+    def traits(self) -> Traits:
+        accepts, needs, mixes_at, own_loss = zip(*(method.traits for method in self.methods), strict=True)
+        return Traits(_union(accepts), _union(needs), _union(mixes_at), next((said for said in own_loss if said), None))
 
     @property
     def modules(self) -> nn.ModuleDict:

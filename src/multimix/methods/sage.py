@@ -23,7 +23,7 @@ from ..geometry.translated import (
 from ..plan import PairPlan
 from ..precision import float32_or_better
 from ..saliency import clean_logits, clean_pass
-from .base import PairMethod
+from .base import PairMethod, Traits
 from .registry import Look, register
 
 SaliencyMode = Literal["train", "eval"]
@@ -84,8 +84,9 @@ class SAGE(PairMethod):
             )
 
     @property
-    def own_loss(self) -> str | None:
-        return f"adds a clean loss of weight {1 - self.update_ratio:g}" if self.update_ratio < 1 else None
+    def traits(self) -> Traits:
+        own = f"adds a clean loss of weight {1 - self.update_ratio:g}" if self.update_ratio < 1 else None
+        return self._traits._replace(own_loss=own)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "saliency" in batch.given:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from ..checks import check_choice, check_spatial, checked_numbers, checked_saliency, per_channel
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
 from ..plan import PairPlan
-from .base import PairMethod
+from .base import PairMethod, Traits
 from .registry import register
 
 SURROUNDS = (12, 24, 48, 28, 56, 112)
@@ -155,9 +155,9 @@ class SaliencyMix(PairMethod):
             object.__setattr__(self, "std", checked_numbers("std", self.std, positive=True))
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]`` where the gradient of a model is asked for."""
-        return ("saliency",) if self.saliency_from == "gradient" else ()
+    def traits(self) -> Traits:
+        """It needs ``saliency [B, *size]`` where the gradient of a model is asked for."""
+        return self._traits._replace(needs=("saliency",) if self.saliency_from == "gradient" else ())
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SaliencyMix")

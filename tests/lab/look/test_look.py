@@ -320,8 +320,8 @@ class Deep(InputMixup):
     """Mixes hidden layers by default."""
 
     @property
-    def mixes_at(self):
-        return (None, "layer1")
+    def traits(self):
+        return super().traits._replace(mixes_at=(None, "layer1"))
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_the_consistency_term_asks_the_head_about_what_it_is_given(name, scale):
     settings = arm(name, "recursivemix", scale=scale)
     method = settings.method
     if settings.network.name.startswith("vgg"):
-        assert method.own_loss is None
+        assert method.traits.own_loss is None
         return
     made = settings.network.built(settings.data.entry().classes, 3)
     seen = []
@@ -172,14 +172,14 @@ def test_phases_of_imagenet(scale, epochs, expected):
         sizes = now.batch, now.augment.size, now.augment.smallest_crop, now.augment.short_side
         assert (*sizes, now.method.clean_weight) == expected
         plain = arm("imagenet", "cutmix", 5, scale).in_epoch(epoch)
-        assert (plain.batch, plain.method.own_loss) == (expected[0], None)
+        assert (plain.batch, plain.method.traits.own_loss) == (expected[0], None)
 
 
 @pytest.mark.parametrize("method", [mm.SAGE(update_ratio=0.7), mm.SAMix(block=NewBlock("stage3"))], ids=str)
 def test_a_clean_loss_that_belongs_to_the_method_lasts_through_all_phases(method):
     """The protocol ends that of Puzzle Mix and Co-Mixup; where it follows from other options there is nothing to set."""
     settings = replace(recipe("imagenet").settings("paper"), method=method)
-    assert method.own_loss is not None
+    assert method.traits.own_loss is not None
     assert [settings.in_epoch(epoch).method for epoch in (0, 15, 40, 99)] == [method] * 4
     assert settings.in_epoch(40).batch == 448
 

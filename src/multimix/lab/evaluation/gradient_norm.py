@@ -120,7 +120,7 @@ def gradient_norms(updates: Updates, batches: int = 20, progress: Progress = ite
         raise ValueError(f"batches must be at least 1, got {batches}")
     ks = updates.ks
     values: dict[int, list[float]] = {k: [] for k in ks}
-    unmeasured = 1 if updates.method.history else 0
+    unmeasured = 1 if updates.method.traits.history else 0
     with replica_of(updates) as replica:
         work = ((k, *given) for given in replica.batches(unmeasured + batches) for k in ks)
         for _, (k, key, x, y) in zip(progress(range((unmeasured + batches) * len(ks))), work, strict=True):

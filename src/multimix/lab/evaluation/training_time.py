@@ -81,7 +81,7 @@ def training_times(updates: Updates, repeats: int = 5, progress: Progress = iter
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     ks = tuple(updates.ks)
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
-    unmeasured = 2 if updates.method.history else 1
+    unmeasured = 2 if updates.method.traits.history else 1
     turns = unmeasured + repeats
     with replica_of(updates) as replica:
         # A rate of 0 costs what any other does, and leaves all updates the same weights.

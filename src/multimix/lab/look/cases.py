@@ -41,17 +41,17 @@ def obstacle(known: Entry, side: int = 64) -> str | None:
     if known.layout == "points" and not paired:
         return "it mixes points, not pictures"
     method = known.method(**options)
-    if method.mixes_at == ():
+    if method.traits.mixes_at == ():
         return MIXES_NOTHING
-    if any(layer is not None for layer in method.mixes_at):
+    if any(layer is not None for layer in method.traits.mixes_at):
         return MIXES_HIDDEN
     if known.look.steps is not None:
         return None
     if not paired and "k" not in known.options:
         return "it makes no steps"
-    if method.history:
+    if method.traits.history:
         return "it mixes with the batch before, which two pictures do not have"
-    if missing := [name for name in method.needs if name != "saliency" or not paired]:
+    if missing := [name for name in method.traits.needs if name != "saliency" or not paired]:
         return f"it needs {', '.join(missing)}, which two pictures alone do not give"
     return None
 
@@ -73,4 +73,4 @@ def words(method: Method) -> Words:
         return Words(own.short, own.whole)
     if method.layout == "points":
         return POINTS
-    return SALIENCY if "saliency" in method.needs else Words()
+    return SALIENCY if "saliency" in method.traits.needs else Words()

@@ -69,7 +69,7 @@ def measure_costs(
 
 def update_seconds(runs: dict[Arm, Run], data: Path, cache: Path, clock: Callable[[], float] | None = None) -> Measured:
     """Each arm's median over a few real updates, one of every arm in turn, so that a busy moment hits them all."""
-    if any(run.settings.method.needs for run in runs.values()):
+    if any(run.settings.method.traits.needs for run in runs.values()):
         warmup()
     streams: dict[Arm, Iterator[float]] = {}
     broken: dict[Arm, str] = {}

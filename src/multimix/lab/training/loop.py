@@ -86,7 +86,7 @@ class Training:
         settings = self.settings
         if settings.channels_last:
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        hidden = [layer for layer in settings.method.mixes_at if layer is not None]
+        hidden = [layer for layer in settings.method.traits.mixes_at if layer is not None]
         model: nn.Module = self.network
         if settings.compile:
             # Hooks must be there before the model is compiled, or they would not be seen.
@@ -179,7 +179,7 @@ class Training:
         alone = self.accelerator.num_processes == 1 and self.stop.requested
         stopping = self.stopping or alone
         everything, due = self.carried, self.due or stopping
-        if due and self.settings.method.history and self.accelerator.num_processes > 1:
+        if due and self.settings.method.traits.history and self.accelerator.num_processes > 1:
             everything = of_all_shares(self.carried)
         self.recorder.between(self.at.updates, partial(self.state, everything), due)
         if stopping:

@@ -123,7 +123,7 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
     first = accelerator.is_main_process
     if first:
         make_folder(out)
-    if any(run.settings.method.needs for run in runs):
+    if any(run.settings.method.traits.needs for run in runs):
         with accelerator.main_process_first():
             warmup()  # kernels are compiled once, not by every process, nor in the first epoch
     tell = note if first else _silent

@@ -112,7 +112,7 @@ def _terms(
             generator=generator,
             **given,
         )
-    if accelerator.num_processes > 1 and (settings.method.needs or len(settings.method.modules) > 0):
+    if accelerator.num_processes > 1 and (settings.method.traits.needs or len(settings.method.modules) > 0):
         # One that stopped alone would leave the others waiting for its gradients.
         failed = torch.tensor(float(found is None), device=accelerator.device)
         return None if float(accelerator.reduce(failed, "sum")) > 0 else found

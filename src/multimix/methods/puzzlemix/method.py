@@ -23,7 +23,7 @@ from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
 from ...saliency import CleanPass, clean_pass
 from ...sampling import resolved
-from ..base import Method, PairMethod
+from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
 from ..registry import register
 from .assignment import Rule, assigned_blocks
@@ -109,15 +109,12 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         check_share("adv_p", self.adv_p)
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """``saliency [B, *size]``, and ``noise [B, C, *size]`` unless it is certain that no role is attacked."""
-        attacked = self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles)
-        return ("saliency", "noise") if attacked else ("saliency",)
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        noise = self.adv_p > 0 or "noise" in self.needs
-        return tuple(name for name in super().accepts if noise or name != "noise")
+    def traits(self) -> Traits:
+        """It needs ``saliency [B, *size]``, and ``noise [B, C, *size]`` unless it is certain that no role is attacked."""
+        traits = super().traits
+        if self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles):
+            return traits._replace(needs=("saliency", "noise"))
+        return traits if self.adv_p > 0 else traits._replace(accepts=tuple(name for name in traits.accepts if name != "noise"))
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         chosen = super().choose(generator=generator)
@@ -127,7 +124,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         return replace(chosen, adv_roles=(first, second))
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        if "noise" in batch.given or "noise" not in self.needs:
+        if "noise" in batch.given or "noise" not in self.traits.needs:
             return super().inputs(batch)
         noise, clean = self._attack(batch)
         told = {"noise": noise, "saliency": clean.saliency}

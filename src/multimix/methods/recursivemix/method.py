@@ -12,16 +12,15 @@ from ...checks import check_number, check_share, check_spatial
 from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ...geometry.resized import Resize
 from ...hooks import named_layer, unwrapped
-from ...plan import PairPlan, UnmixedPlan
+from ...plan import PairPlan
 from ...sampling import Sampler, check_path_options, checked_path, sample_path
-from ..base import PathMethod, unmixed_plan
+from ..base import PathMethod, Traits, unmixed_plan
 from ..registry import Look, register
 from .plan import PastedPlan, fitted
 from .roi import captured, roi_mean, watched_layer
 
 Keep = Literal["first", "middle", "last", "random"]
 OmegaScale = Literal["plain", "per_class"]
-HISTORY = ("history_x", "history_target", "history_logits")
 
 
 def steps_from_history(
@@ -91,12 +90,9 @@ class RecursiveMix(PathMethod):
                 raise TypeError(f"{name} must be the name of a layer, got {getattr(self, name)!r}")
 
     @property
-    def own_loss(self) -> str | None:
-        return f"adds a loss of what layer {self.features!r} puts out" if self._is_consistent else None
-
-    @property
-    def history(self) -> tuple[str, ...]:
-        return HISTORY
+    def traits(self) -> Traits:
+        own = f"adds a loss of what layer {self.features!r} puts out" if self._is_consistent else None
+        return self._traits._replace(own_loss=own)
 
     @property
     def _is_consistent(self) -> bool:
@@ -190,27 +186,6 @@ class RecursiveMix(PathMethod):
                 f"layer {self.head!r} must take the mean over places of {self.features!r}, {list(pooled.shape)}: {error}"
             ) from error
         return logits
-
-    def next_history(self, batch: Batch, mixed: Mixed) -> Mapping[str, Tensor]:
-        """The step to be kept, if it is among those of the plan; a batch mixed by another method leaves the history as it was."""
-        plan, step, size = mixed.plan, 0, len(batch.x)
-        if isinstance(plan, PastedPlan):
-            found = plan.kept.nonzero().flatten().tolist()
-            if not found:
-                return {}
-            step = found[0]
-        elif not isinstance(plan, UnmixedPlan):
-            return {name: batch.given[name] for name in HISTORY if batch.given.get(name) is not None}
-        rows = slice(step * size, (step + 1) * size)
-        with torch.no_grad():
-            past = (plan[step].mix(batch.x), mixed.target[rows], mixed.logits[rows])
-        return {name: _remembered(value) for name, value in zip(HISTORY, past, strict=True)}
-
-
-def _remembered(value: Tensor) -> Tensor:
-    """A copy in float32 or better, so that half precision does not add up over recursions, in one memory order."""
-    exact = torch.promote_types(value.dtype, torch.float32)
-    return value.detach().to(exact, copy=True, memory_format=torch.contiguous_format)
 
 
 def _check_history(x: Tensor, history_x: Tensor, history_target: Tensor, history_logits: Tensor | None) -> None:

@@ -25,6 +25,10 @@ class PastedPlan(ResizedPlan):
     kept: Tensor
     shared: ClassVar[tuple[str, ...]] = ("partner", "history_x", "history_target", "history_logits")
 
+    @property
+    def kept_steps(self) -> list[int]:
+        return [int(step) for step in self.kept.nonzero().flatten()]
+
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         if z.shape != self.history_x.shape:
             raise ValueError(f"z has shape {list(z.shape)}, the history of the plan {list(self.history_x.shape)}")

@@ -16,7 +16,7 @@ from ...plan import MaskPlan, PairPlan, even_mask
 from ...saliency import check_classes, clean_logits
 from ...sampling import random_partner, sample_path
 from ...target import soft_target
-from ..base import Method, PairMethod
+from ..base import Method, PairMethod, Traits
 from ..registry import Look, register
 from .block import Average, FixedBlock, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
 
@@ -102,10 +102,10 @@ class SAMix(PairMethod):
         check_number("eta", self.eta, none=True)
 
     @property
-    def own_loss(self) -> str | None:
-        if self.clean_weight > 0:
-            return f"adds a clean loss of weight {self.clean_weight:g}"
-        return "trains its block by a loss (train_block=False leaves it out)" if self.train_block else None
+    def traits(self) -> Traits:
+        own = "trains its block by a loss (train_block=False leaves it out)" if self.train_block else None
+        clean = f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
+        return self._traits._replace(own_loss=clean or own)
 
     @property
     def modules(self) -> nn.ModuleDict:

@@ -12,6 +12,7 @@ from ...checks import check_choice, check_number, check_share
 from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ...plan import PairPlan
 from ...sampling import sample_path
+from ..base import Traits
 from ..registry import Look, register
 from .adain import ClassDistances
 from .plans import StyledBoxPlan
@@ -75,12 +76,12 @@ class StyleCutMix(StyleMethod):
             raise ValueError("gamma='auto' needs distances=, such as multimix.methods.style.adain.class_distances(…), got None")
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """``label [B]``, or probabilities ``[B, C]``, where γ follows the classes."""
-        return ("label",) if self.gamma == "auto" else ()
+    def traits(self) -> Traits:
+        """It needs ``label [B]``, or probabilities ``[B, C]``, where γ follows the classes."""
+        return super().traits._replace(needs=("label",) if self.gamma == "auto" else ())
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        return {"label": batch.y} if self.needs else {}
+        return {"label": batch.y} if self.gamma == "auto" else {}
 
     def build(
         self,

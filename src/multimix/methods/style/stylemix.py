@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from ...checks import check_batch, check_share, check_whole, checked_numbers
 from ...plan import PairPlan
 from ...sampling import checked_path, sample_path
-from ..base import Method, PairMethod
+from ..base import Method, PairMethod, Traits
 from ..registry import Look, register
 from .adain import EncoderDecoder, StylePair, StyleSpace, check_pair
 from .plans import StyledPlan, feature_weights
@@ -50,8 +50,9 @@ class StyleMethod(PairMethod):
         check_whole("side", self.side, none=True)
 
     @property
-    def accepts(self) -> tuple[str, ...]:
-        return tuple(name for name in super().accepts if name != "style_lam" or not self.tie)
+    def traits(self) -> Traits:
+        accepts = tuple(name for name in self._traits.accepts if name != "style_lam" or not self.tie)
+        return self._traits._replace(accepts=accepts)
 
     @property
     def space(self) -> StyleSpace:

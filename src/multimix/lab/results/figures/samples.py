@@ -56,14 +56,14 @@ def first_batch(settings: Settings, seed: int, train: Split, *, processes: int =
         part = as_stored(train, settings.in_epoch(0).augment.short_side)
         now = fitted_settings(settings, network, part, seed, updates).in_epoch(0)
         # An epoch of one update has no second, and the next epoch begins anew.
-        batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.history else 1))
+        batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.traits.history else 1))
         network.train()
         carried: Carried = {}
         for step, (x, y) in enumerate(batches):
             seed_everything(seed, 0, step, 0)
             generator = seeded(MIXING, seed, 0, step, 0)
             batch, plan, _ = planned(now.method, Batch(network, x, y, soft_target(y, count), generator, carried))
-            carried = now.method.next_history(batch, Mixed(batch, plan))
+            carried = Mixed(batch, plan).next_history() if now.method.traits.history else {}
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
     pairs = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
     return FirstBatch(x, y, *pairs, plan.lam, mixed, plan.layer, "first" if len(batches) == 1 else "second")

@@ -198,16 +198,16 @@ def check_shares(method: Method) -> tuple[str | None, float]:
     g may depend on the pair and its share alone: no box, no field, and always the same layer.
     """
     check_pairs(method)
-    if not isinstance(method, InputMixup | ManifoldMixup) or len(method.mixes_at) != 1:
+    if not isinstance(method, InputMixup | ManifoldMixup) or len(method.traits.mixes_at) != 1:
         raise ValueError(
             f"method must be InputMixup or ManifoldMixup with one layer, where pair and λ decide all, got {method!r}"
         )
-    return method.mixes_at[0], method.alpha
+    return method.traits.mixes_at[0], method.alpha
 
 
 def check_pairs(method: Method) -> PairMethod:
     """The method. Raise ValueError unless it mixes every batch along a path from a sample to its partner."""
-    if not isinstance(method, PairMethod) or method.p != 1 or method.alpha == 0 or method.needs:
+    if not isinstance(method, PairMethod) or method.p != 1 or method.alpha == 0 or method.traits.needs:
         raise ValueError(
             f"method must mix pairs in every batch, with p = 1, alpha above 0 and nothing else needed, got {method!r}"
         )
