@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from multimix.methods.puzzlemix.energy import CutProblem
+from multimix.methods.puzzlemix.masks import CutProblem
 
 D = 2  # three labels
 OVERFLOW = (2**31 - 1) // 100_000  # the wrapper multiplies unaries by 1e5 in 32 bits: above 21474 they wrap
@@ -118,7 +118,7 @@ def quality(problems: list[PublicProblem], levels: Tensor) -> Quality:
     break it (the prior bends by 277 units), λ below 6e-5 can, through the published 1e-8. Energies are those of the integers
     before the wrapper's multiplication, in 64 bits: for masks that overflow they show what the wrap cost.
     """
-    from multimix.methods.puzzlemix.graphcut import problem_levels
+    from multimix.methods.puzzlemix.masks import problem_levels
 
     unary, down, right = (torch.from_numpy(np.stack(part)).long() for part in zip(*problems, strict=True))
     base = (D * D * unary.diff(dim=3)).permute(0, 3, 1, 2).contiguous()
@@ -202,7 +202,7 @@ def transport_quality(cases: list[tuple[Tensor, Tensor]], eps: float) -> str:
     J of identity, published rule and exact assignment; how often the rule is worse than exact; the visible blocks that exact
     moves; the visible targets for which the library's own copy of the rule finds the same source.
     """
-    from multimix.methods.puzzlemix.assignment import assigned_blocks
+    from multimix.methods.puzzlemix.method import assigned_blocks
 
     figures = []
     for visible, saliency in cases:

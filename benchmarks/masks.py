@@ -34,9 +34,8 @@ from real_saliency import Batch, derangement, synthetic
 from torch import Tensor
 
 import multimix as mm
-from multimix.methods.puzzlemix.assignment import assigned_blocks
-from multimix.methods.puzzlemix.energy import cut_terms
-from multimix.methods.puzzlemix.graphcut import solve_masks
+from multimix.methods.puzzlemix.masks import cut_terms, solve_masks
+from multimix.methods.puzzlemix.method import assigned_blocks
 
 BATCH, BETA, GAMMA, ETA, NEIGHBOURHOOD, EPS = 100, 1.2, 0.5, 0.2, 4, 0.8
 GRIDS = (2, 4, 8, 16)

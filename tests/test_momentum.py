@@ -9,7 +9,7 @@ from torch import nn
 
 import multimix as mm
 from multimix.hooks import MixingError
-from multimix.methods.samix.momentum import MomentumEncoder
+from multimix.methods.samix.block import MomentumEncoder
 from oracles import seeded
 from salient import Network, images
 

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import recursive_oracle as slow
 from multimix.hooks import MixingError
-from multimix.methods.recursivemix.roi import axis_weights, captured, roi_mean, watched_layer
+from multimix.methods.recursive_mix import axis_weights, captured, roi_mean, watched_layer
 from oracles import seeded
 
 

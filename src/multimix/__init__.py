@@ -6,7 +6,7 @@ from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import *  # noqa: F403  # one line per method, made by tools/generate.py
 from .methods import __all__ as _method_names
-from .methods.comixup.plan import GroupPlan
+from .methods.comixup.method import GroupPlan
 from .mixing import mix
 from .plan import PairPlan, Plan
 from .saliency import input_saliency

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from multimix.methods.puzzlemix import assignment
-from multimix.methods.puzzlemix.assignment import assigned_blocks
+from multimix.methods.puzzlemix.method import assigned_blocks
 from oracles import seeded
 
 GRIDS = [(1, 1), (1, 7), (6, 1), (2, 2), (3, 5), (4, 4), (7, 4), (8, 8), (12, 16)]

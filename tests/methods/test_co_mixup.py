@@ -6,8 +6,7 @@ from torch import nn
 
 import comixup_oracle as oracle
 import multimix as mm
-from multimix.methods.comixup.method import CoMixup, tilted_priors
-from multimix.methods.comixup.plan import GroupPlan
+from multimix.methods.comixup.method import CoMixup, GroupPlan, tilted_priors
 from oracles import seeded
 
 

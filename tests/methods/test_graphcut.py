@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mask_oracles import KINDS, brute_force, coarse, max_flow, problem_energy, random_problem, random_terms
-from multimix.methods.puzzlemix.energy import CutProblem, CutTerms, quantised
-from multimix.methods.puzzlemix.graphcut import problem_levels, solve_masks
+from multimix.methods.puzzlemix.masks import CutProblem, CutTerms, problem_levels, quantised, solve_masks
 from oracles import seeded
 
 COSTS = ("l1", "l2", "l4")

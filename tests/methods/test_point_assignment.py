@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from multimix.methods.sagemix import assignment as point_assignment
-from multimix.methods.sagemix.assignment import EXACT_UP_TO, matched_points
+from multimix.methods.sagemix.method import EXACT_UP_TO, matched_points
 from oracles import seeded
 from points_oracle import total
 
@@ -105,7 +105,7 @@ def test_coarse_coordinates(n, seed, levels, rule):
 
 def test_prices_certify_the_compiled_optimum():
     """d(i, order_i) + price is least over all places for every point: nobody could do better, so neither can all together."""
-    kernel = pytest.importorskip("multimix.methods.sagemix.assignment_kernel")
+    kernel = pytest.importorskip("multimix.methods.sagemix.kernel")
     a, b = some_clouds("cube", 1, 80, 2)
     first, second = point_assignment._scaled(a, b)
     price, order = np.zeros((1, 80)), np.empty((1, 80), np.int64)

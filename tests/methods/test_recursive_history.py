@@ -15,7 +15,7 @@ from multimix.lab.recipes.settings import Network as Named
 from multimix.lab.training.checkpoint import Checkpoint, read_checkpoint, weights_digest, write_checkpoint
 from multimix.lab.training.loop import Training
 from multimix.lab.training.step import MIXING
-from multimix.methods.recursivemix.method import RecursiveMix
+from multimix.methods.recursive_mix import RecursiveMix
 from multimix.plan import UnmixedPlan
 from multimix.sampling import seeded as keyed
 from oracles import seeded

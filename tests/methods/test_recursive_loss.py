@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, one_hot
 import multimix as mm
 import recursive_oracle as slow
 from multimix.forward import mixed_terms
-from multimix.methods.recursivemix.method import RecursiveMix
+from multimix.methods.recursive_mix import RecursiveMix
 from oracles import seeded
 from recursive_cases import CLASSES, LINKED, Network, images, labels, past
 

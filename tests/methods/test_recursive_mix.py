@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy, interpolate, one_hot
 
 import multimix as mm
 import recursive_oracle as slow
-from multimix.methods.recursivemix.method import RecursiveMix
-from multimix.methods.recursivemix.plan import PastedPlan
+from multimix.methods.recursive_mix import PastedPlan, RecursiveMix
 from oracles import seeded
 from recursive_cases import CLASSES, LINKED, Network, images, labels, past
 

@@ -11,8 +11,7 @@ from scipy import stats
 from torch import nn
 
 import multimix as mm
-from multimix.methods.sagemix.method import SageMix, point_saliency
-from multimix.methods.sagemix.points import PointPlan, drawn_points
+from multimix.methods.sagemix.method import PointPlan, SageMix, drawn_points, point_saliency
 from oracles import seeded
 from points_oracle import cheapest_order, distance, numbers_drawn, sage_mix
 

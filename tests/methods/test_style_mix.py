@@ -8,8 +8,7 @@ from scipy import stats
 from torch import nn
 
 import multimix as mm
-from multimix.methods.style.plans import feature_weights
-from multimix.methods.style.stylemix import StyleMix
+from multimix.methods.style.stylemix import StyleMix, feature_weights
 from style_oracle import IDENTITY, CountingPair, LossyPair, seeded, style_mix
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multimix.geometry.grid import block_saliency
-from multimix.methods.puzzlemix.energy import cut_terms
+from multimix.methods.puzzlemix.masks import cut_terms
 from oracles import seeded
 from puzzle_oracle import energy, held
 

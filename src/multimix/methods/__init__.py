@@ -18,7 +18,7 @@ from .comixup.method import CoMixup
 from .saliency_mix import SaliencyMix
 from .style.stylemix import StyleMix
 from .style.stylecutmix import StyleCutMix
-from .recursivemix.method import RecursiveMix
+from .recursive_mix import RecursiveMix
 from .align_mixup import AlignMixup
 from .sage import SAGE
 from .sagemix.method import SageMix

@@ -7,7 +7,7 @@ Built-in methods are imported by ``methods/__init__.py``. A package of its own n
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, overload
@@ -71,17 +71,22 @@ class Entry:
 
     method: type[Method]
     name: str
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
     summary: str
-    layout: Layout
-    published: Mapping[str, str]
-    shared: str
-    order: str
-    examples: tuple[Options, ...]
-    exceptions: Mapping[Promise, str]
-    look: Look
-    recipe: Options
-    small: Options
+    layout: Layout = "images"
+    published: Mapping[str, str] = field(default_factory=dict)
+    shared: str = ""
+    order: str = ""
+    examples: tuple[Options, ...] = (NOTHING,)
+    exceptions: Mapping[Promise, str] = field(default_factory=dict)
+    look: Look = field(default_factory=Look)
+    recipe: Options = field(default_factory=dict)
+    small: Options = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("layout", self.layout, get_args(Layout))
+        for promise in self.exceptions:
+            check_choice("promise", promise, get_args(Promise))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,54 +109,24 @@ class Entry:
         return self.layout in (layout, "any")
 
 
-def register(
-    name: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    summary: str = "",
-    layout: Layout = "images",
-    published: Mapping[str, str] = NOTHING,
-    shared: str = "",
-    order: str = "",
-    examples: tuple[Options, ...] = (NOTHING,),
-    exceptions: Mapping[Promise, str] = NOTHING,
-    look: Look = Look(),  # noqa: B008  # frozen
-    recipe: Options = NOTHING,
-    small: Options = NOTHING,
-) -> Callable[[Kind], Kind]:
+def register(name: str, *, summary: str = "", **about: Any) -> Callable[[Kind], Kind]:
     """A decorator that makes a method known by ``name``, with all else that :class:`Entry` says about it.
 
     ``summary``, a line about the method, is the first line of its module's docstring unless given.
     """
-    check_choice("layout", layout, get_args(Layout))
-    for promise in exceptions:
-        check_choice("promise", promise, get_args(Promise))
 
     def registered(kind: Kind) -> Kind:
         if not is_dataclass(kind) or not issubclass(kind, Method):
             raise TypeError(
                 f"@register({name!r}) must stand above @dataclass(frozen=True, kw_only=True) and a subclass of Method"
             )
-        for key in (name, *aliases):
+        line = (summary or sys.modules[kind.__module__].__doc__ or kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        new = Entry(method=kind, name=name, summary=line, **about)
+        for key in new.names:
             if key in _by_name():
                 raise ValueError(f"the name {key!r} of {kind.__qualname__} is taken by {_by_name()[key].method.__qualname__}")
-        about = summary or sys.modules[kind.__module__].__doc__ or kind.__doc__ or ""
-        kind.name, kind.layout = name, layout
-        _entries[name] = Entry(
-            method=kind,
-            name=name,
-            aliases=aliases,
-            summary=about.strip().partition("\n")[0].rstrip("."),
-            layout=layout,
-            published=published,
-            shared=shared,
-            order=order,
-            examples=examples,
-            exceptions=exceptions,
-            look=look,
-            recipe=recipe,
-            small=small,
-        )
+        kind.name, kind.layout = name, new.layout
+        _entries[name] = new
         return kind
 
     return registered

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from ...batch import Batch
 from ...checks import (
     check_channels,
+    check_choice,
     check_number,
     check_share,
     check_whole,
@@ -18,6 +20,7 @@ from ...checks import (
     checked_saliency,
     per_channel,
 )
+from ...compiled import in_chunks, noticed
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
@@ -26,10 +29,12 @@ from ...sampling import resolved
 from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
 from ..registry import register
-from .assignment import Rule, assigned_blocks
-from .energy import LabelCost, OutOfRange, cut_terms, slack_of
-from .graphcut import MOST_BLOCKS, check_labels_option, solve_masks
+from .masks import MOST_BLOCKS, LabelCost, OutOfRange, check_labels_option, cut_terms, slack_of, solve_masks
 
+Array = np.ndarray[Any, Any]
+Rule = Literal["exact", "reference"]
+
+LEAST = 2**16  # blocks: less than about a millisecond of work does not pay for a thread
 Transport = Literal["exact", "reference", "none"]
 Blocks = int | tuple[int, int]
 
@@ -60,7 +65,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     """x̂_k shows in every block x or x', or both in parts, whichever is salient there; blocks may move to where they show.
 
     One number of ``blocks`` per side is drawn for the batch (a pair of numbers is rows and columns). The K masks minimise the
-    energy of :mod:`.energy` exactly: ``beta`` weighs smoothness, ``gamma`` how much of it looks at the colours
+    energy of :mod:`.masks` exactly: ``beta`` weighs smoothness, ``gamma`` how much of it looks at the colours
     across a border (averaged over ``neighbourhood`` places), ``eta`` the prior λ_k, ``labels`` is the number of values a mask
     has. ``transport`` moves salient hidden blocks to visible places at a cost of ``transport_eps`` times the squared distance,
     in blocks of ``transport_size`` places (None: the mask's own).
@@ -225,3 +230,48 @@ def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
             f"such as (2, 4, 8, 16), got {blocks!r}"
         )
     return found
+
+
+def assigned_blocks(
+    visible: Tensor,
+    saliency: Tensor,
+    eps: float,
+    *,
+    rule: Rule = "exact",
+    threads: int | None = None,
+) -> Tensor:
+    """``[K, B, rows · columns]`` int32: which block, row by row, is shown at each place; its own where the place is hidden.
+
+    ``visible [K, B, rows, columns]`` of bools says where this image shows, ``saliency [B, rows, columns]`` is at least 0 with
+    sum 1. With d²(i, j) = ((r_i − r_j) / (rows − 1))² + ((c_i − c_j) / (columns − 1))² the rule ``exact`` minimises
+
+        J = Σ over visible j of ε d²(source_j, j) − saliency[source_j],  visible sources distinct.
+
+    ``reference`` is the rule of the public code: as many rounds as the longer side has blocks, in which each block bids
+    ε d² − saliency where that is least and the lowest bid below 0 wins. It is not optimal, and where nobody won, the place keeps
+    its own block, even if that block has won elsewhere; the public code leaves it blank.
+    """
+    check_number("eps", eps)
+    check_choice("rule", rule, ("exact", "reference"))
+    k, batch, rows, columns = visible.shape
+    blocks = rows * columns
+    source = torch.arange(blocks, dtype=torch.int32).repeat(k * batch, 1)
+    arrays = (
+        visible.to(torch.bool).reshape(-1, blocks).contiguous().numpy(),
+        saliency.detach().to(torch.float64).reshape(-1, blocks).contiguous().numpy(),
+        _moves(rows, eps),
+        _moves(columns, eps),
+        source.numpy(),
+    )
+    from . import assignment_kernel
+
+    fill = assignment_kernel.exact if rule == "exact" else assignment_kernel.reference
+    with noticed(fill):
+        in_chunks(lambda start, stop: fill(*arrays, start, stop), k * batch, threads, max(1, LEAST // blocks))
+    return source.reshape(k, batch, blocks)
+
+
+def _moves(side: int, eps: float) -> Array:
+    """What a move by 0, 1 … side − 1 blocks along this axis costs."""
+    moves: Array = float(eps) * (np.arange(side) / max(side - 1, 1)) ** 2
+    return moves

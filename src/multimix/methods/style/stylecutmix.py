@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
 from ...batch import Batch
 from ...checks import check_choice, check_number, check_share
-from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
-from ...plan import PairPlan
+from ...geometry.boxes import Fit, Grid, centered_boxes, inside, random_center
+from ...mixing import into, mix, mixed_batch
+from ...plan import PairPlan, check_size
+from ...precision import float32_or_better
 from ...sampling import sample_path
 from ..base import Traits
 from ..registry import Look, register
-from .adain import ClassDistances
-from .plans import StyledBoxPlan
+from .adain import ClassDistances, StyleSpace, adain
 from .small_pair import IdentityPair, NewPair, SketchPair
 from .stylemix import LOOK_SHORT, LOOK_WHOLE, StyleMethod
 
@@ -120,3 +121,70 @@ class StyleCutMix(StyleMethod):
             label = label.cpu()
             return torch.tanh(self.distances.between(label, label[partner]) / self.delta)
         return torch.full((1,), float(self.gamma), dtype=torch.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StyledBoxPlan(PairPlan):
+    """Inside box ``[low, high)`` the sample, outside the partner, each partly in the other's style.
+
+    ``low, high [K, 1 or B, 2]`` shrink with k; ``style [K, 1 or B]`` is the partner's share of the style, ``gamma [1 or B]`` that
+    of the pixels left as they are. ``lam`` and ``mask`` follow the label's law; without ``space`` nothing is stylised (γ = 1).
+    """
+
+    low: Tensor
+    high: Tensor
+    style: Tensor
+    gamma: Tensor
+    content_weight: float
+    space: StyleSpace | None
+    has_places = True
+    shared: ClassVar[tuple[str, ...]] = ("partner", "gamma")
+
+    @property
+    def content(self) -> Tensor:
+        """``[K, 1 or B]``: the partner's share of the content, what lies outside the box."""
+        total = self.size.numel()
+        return (total - (self.high - self.low).prod(-1)).to(torch.float64) / total
+
+    @property
+    def lam(self) -> Tensor:
+        return self._lawful(self.content, self._free, self.style).expand(-1, len(self.partner))
+
+    @property
+    def mask(self) -> Tensor:
+        places = self._places()
+        return places.expand(-1, len(self.partner), *places.shape[2:])
+
+    @property
+    def _free(self) -> Tensor:
+        # The share of the label that follows the style and not the box.
+        return (1 - self.content_weight) * (1 - self.gamma)
+
+    @staticmethod
+    def _lawful(content: Tensor, free: Tensor, style: Tensor) -> Tensor:
+        # Two products of what rises with k: rounding cannot turn the order round.
+        return (1 - free) * content + free * style
+
+    def _places(self) -> Tensor:
+        """``[K, 1 or B, 1, H, W]``: the partner's share of the label at every place; its mean is λ."""
+        outside = (~inside(self.low, self.high, self.size)).to(torch.float64)
+        free, style = self._free[:, None, None, None], self.style[..., None, None, None]
+        return self._lawful(outside, free, style).float()
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        within = inside(self.low, self.high, self.size)
+        own, pair = float32_or_better(z), float32_or_better(z)[self.partner]
+        if self.space is None:
+            return into(torch.where(within, own, pair).flatten(0, 1).to(z.dtype), z, out)
+        features = self.space.encode(z)
+        features_pair = features[self.partner]
+        own_styled = self.space.decode(adain(features, features_pair), z)
+        pair_styled = self.space.decode(adain(features_pair, features), z)
+        style, gamma = self.style[..., None, None, None], self.gamma[:, None, None, None]
+        shown = mix(own, own_styled, style * (1 - gamma))
+        around = mix(pair, pair_styled, (1 - style) * (1 - gamma))
+        return into(torch.where(within, shown, around).flatten(0, 1).to(z.dtype), z, out)
+
+    def _mix_places(self, target: Tensor) -> Tensor:
+        return mixed_batch(target, self.partner, self._places())

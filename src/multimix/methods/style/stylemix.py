@@ -8,12 +8,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...checks import check_batch, check_share, check_whole, checked_numbers
-from ...plan import PairPlan
+from ...mixing import by_step, rows_like
+from ...plan import PairPlan, SharePlan, check_size
 from ...sampling import checked_path, sample_path
 from ..base import Method, PairMethod, Traits
 from ..registry import Look, register
-from .adain import EncoderDecoder, StylePair, StyleSpace, check_pair
-from .plans import StyledPlan, feature_weights
+from .adain import EncoderDecoder, StylePair, StyleSpace, adain, check_pair
 from .small_pair import IdentityPair, NewPair, SketchPair
 
 LOOK_SHORT = "a small encoder,\nstyle goes with\ncontent"
@@ -144,3 +144,38 @@ class StyleMix(StyleMethod):
             weight=feature_weights(lam, style, position).movedim(0, -1),
             space=self.space,
         )
+
+
+def feature_weights(content: Tensor, style: Tensor, position: Tensor) -> Tensor:
+    """``[4, …]``: weights of f, f', AdaIN(f, f') and AdaIN(f', f) that give the partner its shares of ``content`` and ``style``.
+
+    They are at least 0 and sum to 1; f' and AdaIN(f', f) have the partner's content, f' and AdaIN(f, f') its style. One freedom
+    is left: the weight t of f, at ``position`` 0 … 1 between the least and the most that is possible.
+    """
+    own_content, own_style = 1 - content, 1 - style
+    least = (1 - content - style).clamp(min=0)
+    most = torch.minimum(own_content, own_style)
+    t = least + position * (most - least)
+    return torch.stack([t, content + style - 1 + t, own_content - t, own_style - t]).clamp(min=0)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StyledPlan(SharePlan):
+    """D(Σ_s weight_s · feature_s): ``weight [K, 1 or B, 4]`` as in :func:`feature_weights`; ``share`` is the label's law."""
+
+    weight: Tensor
+    space: StyleSpace
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        check_size(z, self.size)
+        own = self.space.encode(z)
+        pair = own[self.partner]
+        terms = own, pair, adain(own, pair), adain(pair, own)
+        weight = self.weight.to(own.dtype)[..., None, None, None]
+        out = rows_like(z, self.k) if out is None else out
+        # A step at a time: decoders are large, and a step then is the same number for number whatever K is.
+        for step, of_term in zip(by_step(out, self.k), weight, strict=True):
+            features = sum(of_term[:, s] * term for s, term in enumerate(terms))
+            assert isinstance(features, Tensor)
+            step.copy_(self.space.decode(features, z))
+        return out

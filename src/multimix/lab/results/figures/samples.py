@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ....batch import Batch, Mixed
 from ....forward import planned
-from ....methods.recursivemix.plan import PastedPlan
+from ....methods.recursive_mix import PastedPlan
 from ....sampling import seeded
 from ....target import soft_target
 from ...data import Loader, Split

@@ -1,23 +1,23 @@
 """RecursiveMix (Yang et al., 2022): the batch mixed before, made small, in K boxes around one centre."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ...batch import Batch, Criterion, Mixed
-from ...checks import check_number, check_share, check_spatial
-from ...geometry.boxes import Fit, Grid, centered_boxes, random_center
-from ...geometry.resized import Resize
-from ...hooks import named_layer, unwrapped
-from ...plan import PairPlan
-from ...sampling import Sampler, check_path_options, checked_path, sample_path
-from ..base import PathMethod, Traits, unmixed_plan
-from ..registry import Look, register
-from .plan import PastedPlan, fitted
-from .roi import captured, roi_mean, watched_layer
+from ..batch import Batch, Criterion, Mixed
+from ..checks import check_number, check_share, check_spatial
+from ..geometry.boxes import Fit, Grid, Resize, ResizedPlan, centered_boxes, random_center
+from ..hooks import MixingError, named_layer, unwrapped
+from ..mixing import mix
+from ..plan import PairPlan
+from ..precision import full_precision
+from ..sampling import Sampler, check_path_options, checked_path, sample_path
+from .base import PathMethod, Traits, unmixed_plan
+from .registry import Look, register
 
 Keep = Literal["first", "middle", "last", "random"]
 OmegaScale = Literal["plain", "per_class"]
@@ -159,7 +159,7 @@ class RecursiveMix(PathMethod):
         scale = mixed.logits.shape[1] if self.omega_scale == "per_class" else 1
         return value + self.consistency(batch.model, mixed.plan, seen[0]) * (mixed.share / scale)
 
-    def consistency(self, model: nn.Module, plan: PastedPlan, features: Tensor) -> Tensor:
+    def consistency(self, model: nn.Module, plan: "PastedPlan", features: Tensor) -> Tensor:
         """The mean over rows of ω λ̂ CE(head(features of the box), what the model said about the whole history image)."""
         assert self.head is not None
         if not isinstance(features, Tensor) or features.ndim != 2 + len(plan.size):
@@ -199,3 +199,118 @@ def _check_history(x: Tensor, history_x: Tensor, history_target: Tensor, history
             raise ValueError(f"{name} must have one row for each of history_x, {len(history_x)}, got {len(value)}")
     if history_x.shape[1:] != x.shape[1:]:
         raise ValueError(f"history_x must hold samples of shape {list(x.shape[1:])} like x, got {list(history_x.shape[1:])}")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PastedPlan(ResizedPlan):
+    """In box ``[low, high)`` all of the history image of the same row, made smaller; outside the sample.
+
+    ``history_x [B, C, *size]`` and ``history_target [B, …]`` are of an earlier batch, ``history_logits`` what the model said
+    about it; the partner of a row is the history's row of the same number. ``kept [K]`` marks the step that is to be the next
+    history.
+    """
+
+    history_x: Tensor
+    history_target: Tensor
+    history_logits: Tensor | None = None
+    kept: Tensor
+    shared: ClassVar[tuple[str, ...]] = ("partner", "history_x", "history_target", "history_logits")
+
+    @property
+    def kept_steps(self) -> list[int]:
+        return [int(step) for step in self.kept.nonzero().flatten()]
+
+    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
+        if z.shape != self.history_x.shape:
+            raise ValueError(f"z has shape {list(z.shape)}, the history of the plan {list(self.history_x.shape)}")
+        # Not rounded to z's precision before it is resized.
+        return self._pasted(z, self.history_x.to(torch.promote_types(self.history_x.dtype, z.dtype)), out)
+
+    def _mix_target(self, target: Tensor) -> Tensor:
+        lam = self.lam.reshape(self.k, len(target), *[1] * (target.ndim - 1))
+        return mix(target, self._past_of(target), lam).flatten(0, 1)
+
+    def _mix_places(self, target: Tensor) -> Tensor:
+        return self._pasted(target, self._past_of(target), None)
+
+    def _past_of(self, target: Tensor) -> Tensor:
+        if target.shape != self.history_target.shape:
+            raise ValueError(f"y makes a target {list(target.shape)}, history_target is {list(self.history_target.shape)}")
+        return self.history_target.to(target.dtype)
+
+
+def fitted(rows: Tensor, batch: int) -> Tensor:
+    """The first ``batch`` of ``rows``, filled up with zeros where there are fewer."""
+    if len(rows) >= batch:
+        return rows[:batch]
+    return torch.cat([rows, rows.new_zeros(batch - len(rows), *rows.shape[1:])])
+
+
+def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
+    """``[K·B, C]``: the mean of ``features [K·B, C, *places]`` over boxes ``[low, high)`` of an image of ``size``.
+
+    ``low, high [K, 1 or B, d]`` are in places of the image. The whole image gives the mean over all places, an empty box 0.
+    A box is brought to the feature map, where the middle of the first place is 0, and cut into as many equal cells along each
+    axis as it covers places, a begun place counted as one; the map is interpolated linearly at the middle of each cell.
+    """
+    k, rows, axes = low.shape
+    if features.ndim != 2 + axes or len(size) != axes or len(features) % k or rows not in (1, len(features) // k):
+        raise ValueError(
+            f"features must be [{k} · B, C] and {axes} axes of places for {k} × {rows} boxes, got {list(features.shape)}"
+        )
+    mean = features.to(torch.promote_types(features.dtype, torch.float32)).reshape(k, -1, *features.shape[1:])
+    # The interpolation is a product over axes, and so is its mean: one axis after the other, the last first.
+    for axis in reversed(range(axes)):
+        weight = axis_weights(low[..., axis], high[..., axis], size[axis], mean.shape[-1]).to(mean.dtype)
+        with full_precision(mean):
+            mean = (mean @ weight.reshape(k, rows, *[1] * axis, -1, 1)).squeeze(-1)
+    return mean.flatten(0, 1)
+
+
+def axis_weights(low: Tensor, high: Tensor, side: int, places: int) -> Tensor:
+    """``[…, places]`` in float64: how much each place of an axis of the map counts in the mean over ``low … high […]``."""
+    # Multiplied before it is divided, so that whole numbers stay whole: one cell too many would show.
+    start, length = low.double() * places / side - 0.5, ((high - low).double() * places / side).unsqueeze(-1)
+    cells = length.ceil()
+    cell = torch.arange(max(1, int(cells.max())), device=low.device)
+    at = start.unsqueeze(-1) + (cell + 0.5) * length / cells.clamp(min=1)
+    counted = (cell < cells) & (at >= -1) & (at <= places)
+    at = at.clamp(0, places - 1).unsqueeze(-1)
+    near = (1 - (at - torch.arange(places, device=low.device)).abs()).clamp(min=0)
+    return (near * counted.unsqueeze(-1)).sum(-2) / cells.clamp(min=1)
+
+
+@contextmanager
+def captured(model: nn.Module, name: str | None) -> Iterator[list[Any]]:
+    """What the layer called ``name`` puts out in the one forward pass of the block; without a name nothing is watched."""
+    seen: list[Any] = []
+    if name is None:
+        yield seen
+        return
+    learning = torch.is_grad_enabled()  # here: a gradient checkpoint switches it off inside
+
+    def watch(layer: nn.Module, args: Any, result: Any) -> None:
+        learns = learning and any(weight.requires_grad for weight in layer.parameters())
+        if learns and isinstance(result, Tensor) and not result.requires_grad:
+            raise MixingError(f"layer {name!r} puts out no gradient: name one that lies outside gradient checkpoints")
+        seen.append(result)
+
+    handle = watched_layer(model, name).register_forward_hook(watch)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+    if len(seen) != 1:
+        raise MixingError(
+            f"layer {name!r} must run once in a forward pass, uncompiled, to be watched; it was seen {len(seen)} times"
+        )
+
+
+def watched_layer(model: nn.Module, name: str) -> nn.Module:
+    """The submodule called ``name``, or an error if there is none or a compiled model would not show what it puts out."""
+    core, compiled = unwrapped(model)
+    found, parts = named_layer(core, name), name.split(".")
+    around = [core.get_submodule(".".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
+    if compiled or any(getattr(part, "_compiled_call_impl", None) is not None for part in around):
+        raise MixingError(f"the model is compiled and would not show what layer {name!r} puts out: pass it uncompiled")
+    return found

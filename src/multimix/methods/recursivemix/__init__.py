@@ -1,1 +1,0 @@
-"""RecursiveMix: the batch mixed before, pasted into the next."""
