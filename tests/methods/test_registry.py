@@ -105,7 +105,7 @@ def test_names_are_taken_once(monkeypatch):
 )
 def test_facts_that_cannot_be_are_one_sentence(facts, sentence):
     with pytest.raises(ValueError, match=sentence):
-        registry.register("other", **facts)
+        registry.register("other", **facts)(Dummy)
 
 
 def test_only_dataclasses_of_methods_are_registered():
