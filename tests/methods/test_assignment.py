@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from multimix.methods.puzzlemix import assignment
+from multimix.methods.puzzlemix import method as assignment
 from multimix.methods.puzzlemix.method import assigned_blocks
 from oracles import seeded
 

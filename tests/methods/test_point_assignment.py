@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from multimix.methods.sagemix import assignment as point_assignment
+from multimix.methods.sagemix import method as point_assignment
 from multimix.methods.sagemix.method import EXACT_UP_TO, matched_points
 from oracles import seeded
 from points_oracle import total
