@@ -4,7 +4,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from multimix.lab.commands.listing import listing
+from multimix.lab.cli import main
+from multimix.lab.commands import list_names
 from multimix.lab.data import DATASETS
 from multimix.lab.nets import NETWORKS
 from multimix.lab.recipes import RECIPES
@@ -14,8 +15,7 @@ from multimix.lab.recipes.arms import arm_names
 def shown(what, width=100):
     console = Console(width=width)
     with console.capture() as captured:
-        for table in listing(what):
-            console.print(table)
+        console.print(getattr(list_names, what)())
     return captured.get()
 
 
@@ -23,15 +23,18 @@ def lines(what):
     return {line.split()[0].rstrip(","): line for line in shown(what).splitlines() if line.strip()}
 
 
-def test_all_four_lists_or_one():
-    assert len(listing(None)) == 4
-    assert [len(listing(what)) for what in ("recipes", "methods", "networks", "data")] == [1] * 4
-    with pytest.raises(ValueError, match=r"no list of 'network' \(did you mean 'networks'\?\); there are recipes, methods"):
-        listing("network")
+def test_all_four_lists_or_one(capsys):
+    titles = ("Recipes:", "Methods and baselines:", "Networks:", "Data sets:")
+    main(["list"])
+    everything = capsys.readouterr().out
+    assert all(title in everything for title in titles)
+    main(["list", "data"])
+    one = capsys.readouterr().out
+    assert [title for title in titles if title in one] == ["Data sets:"]
 
 
 @pytest.mark.parametrize(
-    ("what", "names"), [("recipes", RECIPES), ("methods", arm_names()), ("networks", NETWORKS), ("data", DATASETS)]
+    ("what", "names"), [("recipes", RECIPES), ("methods", arm_names()), ("networks", NETWORKS), ("data_sets", DATASETS)]
 )
 def test_everything_that_has_a_name_is_there(what, names):
     assert set(names) <= set(lines(what))
@@ -63,5 +66,5 @@ def test_parameters_are_counted_for_100_classes_and_nothing_is_drawn():
 
 
 def test_data_sets_tell_their_official_numbers():
-    assert "50,000 train, 10,000 test" in lines("data")["cifar100"]
-    assert "1×161×101" in lines("data")["speech_commands_v1"]
+    assert "50,000 train, 10,000 test" in lines("data_sets")["cifar100"]
+    assert "1×161×101" in lines("data_sets")["speech_commands_v1"]

@@ -1,15 +1,19 @@
 """The command in this process: what it plans is kept, trained, compared and written, and what failed is told at the end."""
 
 import csv
+from pathlib import Path
 
 import pytest
 
-from multimix.lab.commands import sweep_runner as command
+from multimix.lab.commands.sweep import sweep as command
+from multimix.lab.recipes import RECIPES
 from multimix.lab.results.figures import recipe as figures
 from multimix.lab.results.sweep_tables import sweeps
 from multimix.lab.storage import read_rows
+from multimix.lab.sweep import costs, workers
 from multimix.lab.sweep.costs import Measured
-from multimix.lab.sweep.stored import Stored, groups, read_plan, store_plan
+from multimix.lab.sweep.plan import plan_sweep
+from multimix.lab.sweep.stored import Stored, entries, groups, read_plan, store_plan
 from multimix.lab.sweep.workers import Failure
 from multimix.lab.training.run import RESULTS, train
 from trial import RECIPE
@@ -26,25 +30,26 @@ def out(tmp_path):
 def here(monkeypatch):
     """Trainings in this process; arms that are named in the list fail."""
     fails = []
+    monkeypatch.setitem(RECIPES, "trial", RECIPE)
 
     def trained(runs, *, data, out, engine, retry, note):
         unique = list({run.folder: run for run in runs}.values())
         train([run for run in unique if run.arm not in fails], data=data, out=out, note=lambda words: None)
         return [Failure(run, "it fell", out / run.folder / "sweep.log") for run in unique if run.arm in fails]
 
-    monkeypatch.setattr(command, "train_runs", trained)
+    monkeypatch.setattr(workers, "train_runs", trained)
     monkeypatch.setattr(
         figures, "budget_figures", lambda found, words, stem: {f"{stem}-k.png": words.encode()}
     )  # which takes seconds
     monkeypatch.setattr(
-        command, "measure_costs", lambda base, runs, **how: Measured({(run.arm, run.k): run.k * 1.5 for run in runs}, {})
+        costs, "measure_costs", lambda base, runs, **how: Measured({(run.arm, run.k): run.k * 1.5 for run in runs}, {})
     )
     return fails
 
 
 def sweep(out, **options):
-    given = {"methods": ("none", "mixup"), "ks": (1, 3), "seeds": (0, 1), "scale": "smoke", "data": ".", "out": out, **options}
-    command.run(RECIPE, **given)
+    given = {"methods": ("none", "mixup"), "ks": (1, 3), "seeds": (0, 1), "scale": "smoke", "data": Path(), "out": out, **options}
+    command("trial", **given)
 
 
 def test_tables_figures_and_the_plan_are_written(out, here, capsys):
@@ -72,30 +77,28 @@ def test_tables_figures_and_the_plan_are_written(out, here, capsys):
 def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, here, capsys):
     here.append("mixup")
     with pytest.raises(ValueError, match=r"^2 runs failed, as listed above; the same command tries again$"):
-        sweep(out, ks=(3,), changes={"epochs": "1"})
+        sweep(out, ks=(3,), set_=("epochs=1",))
     told = capsys.readouterr()
     assert told.err.count("failed: mixup, K = 3, seed ") == 2
     assert "it fell" in told.err
     assert "not run" in told.out
     here.clear()
-    sweep(out, ks=(3,), changes={"epochs": "1"})
+    sweep(out, ks=(3,), set_=("epochs=1",))
     assert "not run" not in capsys.readouterr().out
     assert len(read_plan(out)) == 1, "the same arguments are one plan"
 
 
 def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(out, here, monkeypatch, capsys):
-    monkeypatch.setattr(
-        command, "measure_costs", lambda base, runs, **how: Measured({("none", 1): 1.0}, {("mixup", 3): "it fell"})
-    )
+    monkeypatch.setattr(costs, "measure_costs", lambda base, runs, **how: Measured({("none", 1): 1.0}, {("mixup", 3): "it fell"}))
     with pytest.raises(ValueError, match=r"^1 run failed"):
-        sweep(out, ks=(3,), equal=("compute",), seeds=(0,), changes={"epochs": "1"})
+        sweep(out, ks=(3,), equal=("compute",), seeds=(0,), set_=("epochs=1",))
     assert "what an update costs could not be measured: it fell" in capsys.readouterr().err
     assert [row["arm"] for row in read_rows(out / RESULTS)] == ["none"]
 
 
 def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch, capsys):
-    sweep(out, ks=(3,), changes={"epochs": "1"})
-    monkeypatch.setattr(command, "train_runs", None)
+    sweep(out, ks=(3,), set_=("epochs=1",))
+    monkeypatch.setattr(workers, "train_runs", None)
     (made,) = (path for path in (out / "trial" / "smoke").glob("sweep-*.md"))
     before = made.read_bytes()
     made.unlink()
@@ -120,10 +123,8 @@ def test_processes_of_torchrun_are_refused(out, here, monkeypatch):
 
 
 def stored(**options):
-    runs = command.entries(
-        command.plan_sweep(
-            RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=options.get("seeds", (0,)), equal=("steps",)
-        )
+    runs = entries(
+        plan_sweep(RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=options.get("seeds", (0,)), equal=("steps",))
     )
     given = {"methods": ("none", "mixup"), "ks": (3,), "seeds": (0,), "equal": ("steps",), "changes": {}, "runs": runs, **options}
     return Stored("trial", "smoke", **given)

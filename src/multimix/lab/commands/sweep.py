@@ -1,10 +1,21 @@
-"""`multimix sweep`."""
+"""`multimix sweep`: planned, trained in processes of their own, compared; what failed is listed at the end."""
 
-from typing import Annotated, Literal
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from .options import RUNS, Changes, DataFolder, OutFolder, Rebuild, RecipeName, ScaleName, Seeds, changes_of, data_folder
+
+if TYPE_CHECKING:
+    from ..recipes.base import Recipe, Scale
+    from ..sweep.engines import Engine
+    from ..sweep.plan import Costs
+    from ..sweep.workers import Failure
 
 
 def sweep(
@@ -73,26 +84,80 @@ def sweep(
       multimix sweep cifar100_preact_resnet18 --scale small --equal steps samples compute
       multimix sweep cifar100_preact_resnet18 --engine ray --address auto --gpus-per-run 1
     """
-    from .sweep_runner import run
+    from ..data import dataset
+    from ..recipes import recipe as named_recipe
+    from ..results.table import counted
+    from ..sweep.engines import make_engine
+    from ..sweep.plan import EQUALS, plan_sweep
+    from ..sweep.progress import run_label
+    from ..sweep.stored import Stored, entries, store_plan
+    from ..sweep.workers import train_runs
+    from ..terminal import note
 
-    run(
-        recipe,
-        methods=methods,
-        ks=ks,
-        seeds=seeds,
-        scale=scale,
-        equal=equal,
-        data=data_folder(data),
-        out=out,
-        jobs=jobs,
-        changes=changes_of(set_),
-        rebuild=rebuild,
-        retry=retry,
-        engine=engine,
-        address=address,
-        cpus_per_run=cpus_per_run,
-        gpus_per_run=gpus_per_run,
-        partition=partition,
-        hours=hours,
-        memory=memory,
-    )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("multimix sweep starts its processes by itself; torchrun is for multimix train")
+    chosen, folder, changes = named_recipe(recipe), data_folder(data), changes_of(set_)
+    if rebuild:
+        return _report(chosen, scale, out)
+    settings = chosen.settings(scale)
+    name = settings.data.name
+    if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):  # said once instead of by every run
+        raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
+    asked: dict[str, Any] = {"methods": methods, "ks": ks, "seeds": seeds}
+    cluster = {"address": address, "partition": partition, "hours": hours, "memory": memory}
+    runner = make_engine(engine, out, jobs=jobs, cpus_per_run=cpus_per_run, gpus_per_run=gpus_per_run, **cluster)
+    # Threads of every process, where the recipe leaves them as they are.
+    threads = {"running.threads": str(runner.threads)} if runner.threads and settings.running.threads is None else {}
+    how: dict[str, Any] = {"scale": scale, "changes": {**threads, **changes}}
+    try:
+        costs, failures = _costs(chosen, asked, how, folder, out, runner) if "compute" in equal else (None, [])
+        planned = plan_sweep(chosen, equal=equal, costs=costs, **how, **asked)
+        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries(planned), **asked))
+        count = counted(len({one.run.folder for one in planned}), "run")
+        note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
+        failures += train_runs([one.run for one in planned], data=folder, out=out, engine=runner, retry=retry, note=note)
+    finally:
+        runner.close()
+    _report(chosen, scale, out, changes)
+    for failure in failures:
+        note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
+    if failures:
+        raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command tries again")
+
+
+def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
+    """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
+    from rich.console import Console
+
+    from ..results.sweep_tables import sweeps
+    from ..storage import read_rows
+    from ..terminal import note
+    from ..training.run import RESULTS
+
+    own = sweeps(out, recipe, scale, read_rows(out / RESULTS, note))
+    if not own:
+        raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
+    for sweep in own:
+        if changes is None or sweep.group.changes == changes:
+            for sheet in sweep.sheets():
+                Console().print(sheet, "")
+    for sweep in own:
+        for path in sweep.write(out):
+            print(f"wrote {path}")
+
+
+def _costs(
+    recipe: Recipe, asked: Mapping[str, Any], how: Mapping[str, Any], data: Path, out: Path, engine: Engine
+) -> tuple[Costs, list[Failure]]:
+    """What the arms cost; those that cannot even be measured have failed."""
+    from ..sweep import costs
+    from ..sweep.plan import arm_runs
+    from ..sweep.workers import Failure
+    from ..terminal import note
+
+    own = arm_runs(recipe, **how, **{**asked, "seeds": asked["seeds"][:1]})
+    # Named beside the arms, so that changes of the method are not taken for its own.
+    together = arm_runs(recipe, **how, **{**asked, "methods": (costs.BASE[0], *asked["methods"])})
+    found = costs.measure_costs(together[0], own, data=data, out=out, engine=engine, note=note)
+    reasons = {arm: f"what an update costs could not be measured: {reason}" for arm, reason in found.broken.items()}
+    return found.numbers, [Failure(run, reasons[run.arm, run.k], out / costs.LOG) for run in own if (run.arm, run.k) in reasons]

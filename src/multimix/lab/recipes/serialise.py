@@ -1,20 +1,20 @@
 """Settings as JSON values by dotted names and back; and fields changed by the words of a command line."""
 
 import ast
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stderr
-from dataclasses import fields, is_dataclass
-from itertools import accumulate
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from itertools import accumulate, pairwise
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ...checks import nearest
 from ...methods import METHODS, Method
 
 Kind = TypeVar("Kind")
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
 
 
@@ -69,43 +69,40 @@ def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:
     """``settings`` with each field named by a dotted path set to what its words say; a number is a position in a tuple.
 
-    All change together: a dataclass checks its values once, when all new ones are in. What it raises is passed on.
+    All change together: a dataclass checks its values once, when all new ones are in. What it raises is passed on. Not by tyro,
+    which takes neither lists in lists nor a word where an object may be, too.
 
     >>> from multimix.lab.recipes.schedule import Milestones
     >>> apply_changes(Milestones(0.1), {"rate": "0.2", "at": "100, 200"})
     Milestones(rate=0.2, at=(100.0, 200.0), factor=0.1, warmup=0.0)
     """
-    if not changes:
-        return settings
-    import tyro
-
-    hints = {name: hint for name, hint, _ in _walk(settings, "")}
-    words: list[str] = []
+    hints = {name: hint for name, hint, _ in _walk(settings, "") if hint is not None}
+    values: dict[str, Any] = {}
     for given, text in changes.items():
         name = given.replace("-", "_")
-        is_list = _holds_list(hints.get(name)) or any(known.startswith(f"{name}.0.") for known in hints)
-        if is_list and text.strip("()[] ") == "":
-            others = {path: value for path, value in describe(settings).items() if not path.startswith(f"{name}.")}
-            settings = rebuild(type(settings), {**others, name: []})
-            continue
-        if hints.get(name) is None:
+        if any(known.startswith(f"{name}.0.") for known in hints) and text.strip("()[] ") == "":
+            values[name] = ()
+        elif name not in hints:
             raise ValueError(_unknown(name, hints))
-        text = _tidy(name, hints[name], text)
-        if _beyond_tyro(hints[name], text):
-            settings = rebuild(type(settings), {**describe(settings), name: _literal(name, hints[name], text)})
         else:
-            own = _words(text, hints[name])
-            length = get_args(hints[name])
-            if get_origin(hints[name]) is tuple and Ellipsis not in length and len(own) != len(length):
-                raise _misfit(name, hints[name], text)
-            words += [f"--{name}", *own]
-    config = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
-    complaint = io.StringIO()
-    try:
-        with redirect_stderr(complaint):
-            return tyro.cli(type(settings), default=settings, args=words, config=config)
-    except SystemExit:
-        raise ValueError(_one_sentence(complaint.getvalue(), hints, changes)) from None
+            try:
+                values[name] = _parse(text.strip(), hints[name])
+            except (ValueError, SyntaxError):
+                raise ValueError(f"{name} must be {_in_words(hints[name])}, got {text!r}") from None
+    return cast(Kind, _replace_fields(settings, values)) if values else settings
+
+
+def _replace_fields(value: Any, changes: Mapping[str, Any]) -> Any:
+    """A dataclass or a tuple of them with new values by dotted names."""
+    inside: dict[str, dict[str, Any]] = {}
+    for path, new in changes.items():
+        first, _, rest = path.partition(".")
+        inside.setdefault(first, {})[rest] = new
+    before = {str(i): part for i, part in enumerate(value)} if isinstance(value, tuple) else vars(value)
+    after = {name: own[""] if "" in own else _replace_fields(before[name], own) for name, own in inside.items()}
+    if isinstance(value, tuple):
+        return tuple({**before, **after}.values())
+    return replace(value, **after)
 
 
 def _walk(value: Any, prefix: str) -> Iterator[tuple[str, Any, Any]]:
@@ -145,88 +142,49 @@ def _unknown(name: str, hints: Mapping[str, Any]) -> str:
     return f"no field {name!r}{nearest(name, hints)}; --show lists all fields"
 
 
-def _tidy(name: str, hint: Any, text: str) -> str:
-    """Whole numbers such as 1e2 written out, as tyro wants them. Numbers must be finite, and lists complete: no 1,,2 or (1, 2."""
-    kinds = list(_kinds(hint))
-    if _holds_list(hint):
-        depths = list(accumulate({"(": 1, "[": 1, ")": -1, "]": -1}.get(sign, 0) for sign in text))
-        no_value = re.search(r"(^|[,(\[])\s*,", text)
-        no_comma = str not in kinds and re.search(r"[^\s,(\[]\s+[^\s,)\]]", text)
-        if min(depths) < 0 or depths[-1] != 0 or no_value or no_comma:
-            raise _misfit(name, hint, text)
-    if str in kinds or not {int, float} & {*kinds}:
-        return text
-
-    def number(match: re.Match[str]) -> str:
-        try:
-            value = float(match[0])
-        except ValueError:
-            return match[0]
-        if not math.isfinite(value):
-            raise _misfit(name, hint, text)
-        # A whole number stays as it is: a float would round a large seed.
-        whole = float not in kinds and value.is_integer() and not re.fullmatch(r"[+-]?\d+", match[0])
-        return str(int(value)) if whole else match[0]
-
-    return re.sub(r"[^\s,()\[\]]+", number, text)
-
-
-def _words(text: str, hint: Any) -> list[str]:
-    """The words of a value as tyro takes them, from a list with or without brackets."""
-    kinds = list(_kinds(hint))
-    if _holds_list(hint):
-        text = re.sub(r"^\s*[(\[](.*)[)\]]\s*$", r"\1", text)
-        # Words may have brackets of their own, such as width=(8, 16).
-        words = re.split(r",(?![^(\[]*[)\]])" if str in kinds else r"[\s,()\[\]]+", text)
-        words = [word.strip(" '\"") for word in words if word.strip()]
-    else:
-        words = [text.strip()]
-    python = {"none": "None", "null": "None"} if type(None) in kinds else {}
-    if bool in kinds:
-        python |= dict.fromkeys(("true", "yes", "on", "1"), "True") | dict.fromkeys(("false", "no", "off", "0"), "False")
-    return [python.get(word.lower(), word) for word in words]
+def _parse(text: str, hint: Any) -> Any:
+    """The value of a type that the words say; a ValueError or SyntaxError if they say none."""
+    origin, kinds, word = get_origin(hint), get_args(hint), text.lower()
+    if origin in (Union, UnionType):
+        # A word that is listed comes before none, and none before any other word.
+        for kind in sorted(kinds, key=lambda kind: (get_origin(kind) != Literal, kind is not type(None))):
+            with suppress(ValueError, SyntaxError):
+                return _parse(text, kind)
+    elif origin is tuple:
+        return _parse_list(text, kinds)
+    elif origin is Literal and text in map(str, kinds):
+        return next(choice for choice in kinds if str(choice) == text)
+    elif hint is bool and word in TRUE + FALSE:
+        return word in TRUE
+    elif hint is type(None) and word in ("none", "null"):
+        return None
+    elif hint is str:
+        return text.strip("'\"")
+    elif hint is int and re.fullmatch(r"[+-]?\d+", text):
+        return int(text)  # not through a float, which would round a large seed
+    elif hint in (int, float) and math.isfinite(number := float(text)) and (hint is float or number.is_integer()):
+        return hint(number)
+    elif hint not in IN_WORDS and origin is not Literal:
+        return _tuples(ast.literal_eval(text))
+    raise ValueError
 
 
-def _kinds(hint: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
-    yield hint
-    for inner in get_args(hint) if get_origin(hint) in (tuple, Union, UnionType) else ():
-        yield from _kinds(inner) if inner is not Ellipsis else ()
-
-
-def _holds_list(hint: Any) -> bool:
-    return any(get_origin(kind) is tuple for kind in _kinds(hint))
-
-
-def _beyond_tyro(hint: Any, text: str) -> bool:
-    """Whether tyro cannot take the value: numbers beside lists of them, or a word where an object may be, too."""
-    kinds = list(_kinds(hint))
-    nested = get_origin(hint) is tuple and get_origin(get_args(hint)[0]) in (Union, UnionType) and str not in kinds
-    objects = [kind for kind in kinds if kind not in IN_WORDS and get_origin(kind) not in (tuple, Literal, Union, UnionType)]
-    return bool(objects or (nested and re.search(r"[(\[]", text)))
-
-
-def _literal(name: str, hint: Any, text: str) -> Any:
-    """The value as Python writes it; none and words that the type lists need no quotes."""
-    if text in [word for kind in _kinds(hint) if get_origin(kind) is Literal for word in get_args(kind)]:
-        return text
-    try:
-        return None if text.lower() == "none" else _lists(ast.literal_eval(text))
-    except (ValueError, SyntaxError):
-        raise _misfit(name, hint, text) from None
-
-
-def _one_sentence(complaint: str, hints: Mapping[str, Any], changes: Mapping[str, str]) -> str:
-    """What tyro says between the first two rules of its box: a value that does not fit its type, or what a dataclass raised."""
-    sentence = " ".join(re.sub("[│╭╮╰╯]", " ", re.split(r"[─-]{3,}", complaint)[1]).split())
-    for given, text in changes.items():
-        if re.search(rf"--{re.escape(given.replace('_', '-'))}(?![\w.-])", sentence.replace("_", "-")):
-            return str(_misfit(given, hints[given.replace("-", "_")], text))
-    return re.sub(r"^Error parsing [\w.]+: ", "", sentence)
-
-
-def _misfit(name: str, hint: Any, text: str) -> ValueError:
-    return ValueError(f"{name} must be {_in_words(hint)}, got {text!r}")
+def _parse_list(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of a list with or without brackets; its parts may be lists, and words with brackets such as width=(8, 16)."""
+    depths = list(accumulate({"(": 1, "[": 1, ")": -1, "]": -1}.get(sign, 0) for sign in text))
+    if depths and (min(depths) < 0 or depths[-1] != 0):
+        raise ValueError
+    if depths and depths[0] == 1 and 0 not in depths[:-1]:
+        with suppress(ValueError, SyntaxError):
+            return _parse_list(text[1:-1].strip(), kinds)
+    commas = [place for place, sign in enumerate(text) if sign == "," and depths[place] == 0]
+    parts = [text[start + 1 : end].strip() for start, end in pairwise([-1, *commas, len(text)])]
+    if parts[-1] == "":  # after a last comma, or of an empty list
+        parts.pop()
+    wanted = [kinds[0]] * len(parts) if kinds[-1] is Ellipsis else kinds
+    if len(parts) != len(wanted) or "" in parts:
+        raise ValueError
+    return tuple(map(_parse, parts, wanted))
 
 
 def _in_words(hint: Any) -> str:
