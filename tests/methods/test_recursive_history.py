@@ -181,7 +181,7 @@ class Writing:
 def trained(chosen, folder, checkpoint=None):
     training, watcher = Training(chosen, 0, splits(), Accelerator(cpu=True)), Writing(folder)
     if checkpoint is not None:
-        training.load(checkpoint)
+        training.resume(checkpoint)
     training.run(watcher)
     return weights_digest(training.network), watcher
 

@@ -11,11 +11,10 @@ from multimix.lab.training import checkpoint as module
 from multimix.lab.training.checkpoint import (
     Checkpoint,
     checkpoints,
-    flattened,
-    joined,
+    flatten,
     latest_checkpoint,
     read_checkpoint,
-    unflattened,
+    unflatten,
     write_checkpoint,
 )
 
@@ -40,13 +39,13 @@ def trained(momentum=0.9, kind=torch.optim.SGD):
 def test_model_and_optimiser_come_back_bit_for_bit(tmp_path, kind):
     model, optimizer = trained(kind=kind)
     values = {"step": 7, "loss": 0.1 + 0.2, "smallest": 5e-324, "history": [1, [2.5, None]], "name": "λ"}
-    whole = joined(flattened(model.state_dict(), "model"), flattened(optimizer.state_dict(), "optimizer"), Checkpoint({}, values))
+    whole = flatten({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, values)
     found = read_checkpoint(write_checkpoint(tmp_path, 7, whole))
     assert {key: found.values[key] for key in values} == values
-    assert same(unflattened(found, "model"), model.state_dict())
+    assert same(unflatten(found, "model"), model.state_dict())
     fresh, other = trained(kind=kind)
-    other.load_state_dict(unflattened(found, "optimizer"))
-    fresh.load_state_dict(unflattened(found, "model"))
+    other.load_state_dict(unflatten(found, "optimizer"))
+    fresh.load_state_dict(unflatten(found, "model"))
     for one, two in zip(optimizer.state.values(), other.state.values(), strict=True):
         assert one.keys() == two.keys()
         for key in one:

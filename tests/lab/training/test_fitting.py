@@ -8,8 +8,7 @@ from accelerate import Accelerator
 
 from multimix.lab.data import Loader
 from multimix.lab.training.checkpoint import load_run
-from multimix.lab.training.fitting import FITTING
-from multimix.lab.training.loop import Training
+from multimix.lab.training.loop import FITTING, Training
 from multimix.lab.training.run import planned, train
 from multimix.methods import SAMix, StyleMix
 from multimix.methods.base import trained_parameters

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from multimix.lab.training.lock import locked
+from multimix.lab.training.run import locked
 
 HOLDS = """
 import multiprocessing, sys, time
 from pathlib import Path
-from multimix.lab.training.lock import locked
+from multimix.lab.training.run import locked
 with locked(Path(sys.argv[1])):
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
     child.start()

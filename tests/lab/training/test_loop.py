@@ -86,7 +86,7 @@ def test_resumed_after_any_update_it_ends_with_the_same_bits(name):
     for state in watcher.states.values():
         torch.manual_seed(1234)  # whatever happened in the process before
         again = training(CASES[name])
-        again.load(state)
+        again.resume(state)
         again.run(None)
         assert weights_digest(again.network) == digest
         assert weights_digest(again.fitted.method.modules) == weights_digest(whole.fitted.method.modules)
@@ -186,7 +186,7 @@ def test_advice_fits_the_schedule():
 def test_momentum_keeps_its_memory_order():
     state = trained(settings(epochs=1))[1].states[3]
     again = training(settings(epochs=1))
-    again.load(state)
+    again.resume(state)
     orders = [
         buffer["momentum_buffer"].is_contiguous(memory_format=torch.channels_last)
         for weight, buffer in again.optimizer.state.items()
@@ -201,14 +201,14 @@ def test_other_samples_than_the_run_was_begun_with_are_refused():
     fewer = DATA.train.subset(25, 0)
     other = Training(settings(epochs=1), 0, Splits("digits", {"train": fewer, "test": DATA.test}), Accelerator(cpu=True))
     with pytest.raises(ValueError, match="begun with other samples"):
-        other.load(state)
+        other.resume(state)
 
 
 def test_a_checkpoint_of_another_training_is_refused():
     state = trained(settings(epochs=1))[1].states[5]
     for other in (training(settings(epochs=1), seed=1), training(settings(epochs=2))):
         with pytest.raises(ValueError, match="belongs to another training"):
-            other.load(state)
+            other.resume(state)
 
 
 def test_parts_and_subsets_are_those_of_the_settings():

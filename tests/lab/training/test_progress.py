@@ -7,7 +7,7 @@ from rich.console import Console
 
 from multimix.lab.terminal import duration
 from multimix.lab.training.log import Epoch
-from multimix.lab.training.progress import Progress
+from multimix.lab.training.recorder import Progress
 
 TITLE = "table (small): puzzlemix, K = 5, seed 0"
 

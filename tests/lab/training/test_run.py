@@ -13,7 +13,7 @@ from multimix.lab.recipes.settings import Data
 from multimix.lab.storage import read_rows
 from multimix.lab.training import run as module
 from multimix.lab.training.checkpoint import latest_checkpoint, read_checkpoint
-from multimix.lab.training.run import RESULTS, planned, train, unfinished
+from multimix.lab.training.run import RESULTS, planned, train
 from trial import MEAN, RECIPE, STD
 
 NONE = {"method": "none"}
@@ -134,7 +134,7 @@ def test_what_is_not_known_is_one_sentence_with_the_nearest_name(method, changes
 def test_a_run_leaves_one_row_and_its_settings(out, heard):
     runs = plan("mixup", k=2, seeds=(4, 5), changes=QUICK)
     results = train(runs, data=".", out=out, note=heard.append)
-    assert unfinished(runs, results) == []
+    assert None not in results
     found = rows(out)
     for run, result, row in zip(runs, results, found, strict=True):
         assert {name: row[name] for name in run.key()} == run.key()
@@ -206,7 +206,7 @@ def test_a_run_that_diverges_says_what_to_try_and_the_others_go_on(out, heard):
     results = train(runs, data=".", out=out, note=heard.append)
     assert results[0] is None
     assert results[1] is not None
-    assert unfinished(runs, results) == runs[:1]
+    assert [result is None for result in results] == [run is runs[0] for run in runs]
     (sentence,) = (sentence for sentence in heard if "the loss became" in sentence)
     assert sentence.startswith("trial (smoke): none, seed 0: the loss became nan in epoch 1, update 2 (learning rate 1e+30)")
     assert "the last checkpoint before it is kept" in sentence

@@ -59,7 +59,7 @@ def train(
     import torch
 
     from .. import recipes
-    from ..training.run import planned, unfinished
+    from ..training.run import planned
     from ..training.run import train as train_runs
 
     if rank() > 0 and (show or rebuild):
@@ -73,7 +73,8 @@ def train(
         return _report(chosen, scale, out)
     takes = f"; one takes {chosen.takes[scale]}" if scale in chosen.takes and not changes else ""
     _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}{takes}")
-    left = unfinished(runs, train_runs(runs, data=data_folder(data), out=out, note=_note))
+    outcomes = train_runs(runs, data=data_folder(data), out=out, note=_note)
+    left = [run for run, outcome in zip(runs, outcomes, strict=True) if outcome is None]
     if rank() == 0 and len(left) < len(runs):
         _report(chosen, scale, out)
     if torch.distributed.is_initialized():

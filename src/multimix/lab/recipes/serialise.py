@@ -147,7 +147,8 @@ def _parse(text: str, hint: Any) -> Any:
     origin, kinds, word = get_origin(hint), get_args(hint), text.lower()
     if origin in (Union, UnionType):
         # A word that is listed comes before none, and none before any other word.
-        for kind in sorted(kinds, key=lambda kind: (get_origin(kind) != Literal, kind is not type(None))):
+        listed = [kind for kind in kinds if get_origin(kind) is Literal]
+        for kind in (*listed, *(kind for kind in kinds if kind is type(None)), *kinds):
             with suppress(ValueError, SyntaxError):
                 return _parse(text, kind)
     elif origin is tuple:

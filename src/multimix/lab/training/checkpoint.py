@@ -96,8 +96,8 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.checkpoint"))
 
 
-def flattened(state: Mapping[str, Any], name: str) -> Checkpoint:
-    """The ``state_dict`` of a module or an optimiser as tensors called ``name/…`` and JSON values for all else."""
+def flatten(states: Mapping[str, Any], values: Mapping[str, Any]) -> Checkpoint:
+    """Every ``state_dict`` as tensors called ``name/…`` and JSON values for all else, beside other ``values``."""
     tensors: dict[str, Tensor] = {}
 
     def walk(value: Any, path: str) -> Any:
@@ -110,11 +110,12 @@ def flattened(state: Mapping[str, Any], name: str) -> Checkpoint:
             return {type(value).__name__: [walk(inner, f"{path}/{i}") for i, inner in enumerate(value)]}
         return {"value": value}
 
-    return Checkpoint(tensors, {name: walk(state, name)})
+    trees = {name: walk(state, name) for name, state in states.items()}
+    return Checkpoint(tensors, {**trees, **values})
 
 
-def unflattened(checkpoint: Checkpoint, name: str) -> Any:
-    """What :func:`flattened` was given."""
+def unflatten(checkpoint: Checkpoint, name: str) -> Any:
+    """A state that :func:`flatten` was given."""
 
     def build(node: Any) -> Any:
         ((kind, content),) = node.items()
@@ -139,21 +140,9 @@ def _joined_names(states: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def only(checkpoint: Checkpoint, *names: str) -> Checkpoint:
-    """The parts that :func:`flattened` called by one of ``names``, as far as they are there."""
+    """The states called by one of ``names``, as far as they are there."""
     tensors = {key: value for key, value in checkpoint.tensors.items() if key.partition("/")[0] in names}
     return Checkpoint(tensors, {name: checkpoint.values[name] for name in names if name in checkpoint.values})
-
-
-def joined(*parts: Checkpoint) -> Checkpoint:
-    """Several states in one; no name may occur twice."""
-    tensors: dict[str, Tensor] = {}
-    values: dict[str, Any] = {}
-    for part in parts:
-        clash = (tensors.keys() & part.tensors.keys()) | (values.keys() & part.values.keys())
-        assert not clash, f"two parts of a checkpoint are called {clash}"
-        tensors.update(part.tensors)
-        values.update(part.values)
-    return Checkpoint(tensors, values)
 
 
 def _write(path: Path, checkpoint: Checkpoint) -> None:
@@ -201,8 +190,8 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     try:
         method = settings.method.bind(network, one, learn=False, generator=torch.Generator())
         if len(method.modules) > 0:
-            method.modules.load_state_dict(_joined_names(unflattened(checkpoint, "method")))
-        network.load_state_dict(unflattened(checkpoint, "network"))
+            method.modules.load_state_dict(_joined_names(unflatten(checkpoint, "method")))
+        network.load_state_dict(unflatten(checkpoint, "network"))
     except RuntimeError as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None

@@ -6,30 +6,32 @@ and a few counters, and a run that resumes from it ends bit-exactly as one that 
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ...hooks import MixPoints
-from ...methods.base import trained_parameters
+from ...methods.base import descriptions, trained_parameters
+from ...sampling import seeded
 from ..data import Files, Loader, Split, Splits
 from ..data.reading import read_picture
 from ..nets import parameter_groups
 from ..recipes.schedule import Milestones
 from ..recipes.settings import Settings
 from ..storage import digest
-from .checkpoint import Checkpoint, flattened, joined, unflattened
+from .checkpoint import Checkpoint, flatten, unflatten
 from .evaluate import evaluate
-from .fitting import fitted_settings
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
 from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
 
+FITTING = 0xF17  # a random stream of its own
+IMAGES = 512  # that a network of a method may learn from before the training
 FLUSH = 20  # updates between two looks at the numbers on an accelerator, which each look stalls
 
 
@@ -145,7 +147,7 @@ class Training:
 
     def run(self, recorder: Recorder | None = None, stop: Stop | None = None) -> None:
         """Go on to the end; a KeyboardInterrupt in all processes after the update in which any of them was asked to stop."""
-        self.recorder, self.stop = recorder or Recorder(), stop or Stop()
+        self.recorder, self.stop = recorder, stop or Stop()
         self.stopping = self.due = False
         while not self.finished:
             self._epoch()
@@ -156,7 +158,7 @@ class Training:
         pending: list[tuple[Step, Measured]] = []
         every = 1 if self.accelerator.device.type == "cpu" else FLUSH
         count = self.updates_in(epoch)
-        for shares in _together([loader.epoch(epoch, self.at.step) for loader in self.loaders(epoch)]):
+        for shares in zip(*(loader.epoch(epoch, self.at.step) for loader in self.loaders(epoch)), strict=True):
             rate = settings.schedule.at_epoch(epoch + self.at.step / count)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
@@ -181,14 +183,15 @@ class Training:
         everything, due = self.carried, self.due or stopping
         if due and self.settings.method.traits.history and self.accelerator.num_processes > 1:
             everything = of_all_shares(self.carried)
-        self.recorder.between(self.at.updates, partial(self.state, everything), due)
+        if self.recorder is not None:
+            self.recorder.between(self.at.updates, partial(self.state, everything), due)
         if stopping:
             raise KeyboardInterrupt
 
     def _flush(self, pending: list[tuple[Step, Measured]], clock: Clock) -> None:
         """Read the numbers of the last updates, stop if they are none, add them up."""
         # Only the first process has a recorder: whether a checkpoint is due, to which all contribute, it must tell the others.
-        flags = (self.stop.requested, self.recorder.due(self.at.updates))
+        flags = (self.stop.requested, self.recorder is not None and self.recorder.due(self.at.updates))
         said = pending[0][1].numbers.new_tensor(flags)
         own = torch.stack([torch.cat([measured.numbers, said]) for _, measured in pending])
         numbers = self.accelerator.reduce(own, "mean").cpu().tolist()
@@ -203,7 +206,8 @@ class Training:
             if math.isfinite(norm):
                 self._add(squared_grad_norm=norm, measured_norms=1)
             row = step._replace(loss=loss, accuracy=100 * accuracy, squared_grad_norm=norm)
-            self.recorder.step(row, images)
+            if self.recorder is not None:
+                self.recorder.step(row, images)
         pending.clear()
         self._add(**clock.lap())
 
@@ -232,11 +236,13 @@ class Training:
             )
         )
         self.at.epoch, self.at.step, self.at.sums, self.carried = number, 0, {}, ()
-        self.recorder.epoch(self.at.history)
+        if self.recorder is not None:
+            self.recorder.epoch(self.at.history)
         self._between()
 
     def _errors(self) -> dict[str, float | None]:
-        self.recorder.doing("evaluating")
+        if self.recorder is not None:
+            self.recorder.doing("evaluating")
         same_buffers(self.network, self.accelerator)
         augment = self.settings.augment.evaluation(self.data)
         found = evaluate(self.network, self.report, augment, self.settings, self.accelerator)
@@ -247,43 +253,55 @@ class Training:
 
     def state(self, carried: tuple[Carried, ...] | None = None) -> Checkpoint:
         """Everything needed to go on from here, with what all processes carry; it is only whole between two updates."""
-        at = asdict(self.at)
-        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self.samples, "at": at}
-        parts = [
-            flattened(self.network.state_dict(), "network"),
-            flattened(self.optimizer.state_dict(), "optimizer"),
-            Checkpoint({}, values),
-        ]
+        parts: dict[str, Any] = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
         if len(self.fitted.method.modules) > 0:
-            parts.append(flattened(self.fitted.method.modules.state_dict(), "method"))
+            parts["method"] = self.fitted.method.modules.state_dict()
         carried = self.carried if carried is None else carried
         if any(carried):
-            parts.append(flattened({"shares": carried}, "carried"))
+            parts["carried"] = {"shares": carried}
         if self.accelerator.scaler is not None:
-            parts.append(flattened(self.accelerator.scaler.state_dict(), "scaler"))
-        return joined(*parts)
+            parts["scaler"] = self.accelerator.scaler.state_dict()
+        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self.samples, "at": asdict(self.at)}
+        return flatten(parts, values)
 
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from a state of this very training."""
+    def resume(self, checkpoint: Checkpoint | None) -> None:
+        """Go on from a state of this very training, if there is one."""
+        if checkpoint is None:
+            return
         expected = (self.seed, self.settings.digest())
         if (checkpoint.values.get("seed"), checkpoint.values.get("settings")) != expected:
             raise ValueError("the checkpoint belongs to another training; give the run a folder of its own")
         if checkpoint.values["samples"] != self.samples:
             raise ValueError("the run was begun with other samples than are in the data folder now; give it a folder of its own")
-        self.network.load_state_dict(unflattened(checkpoint, "network"))
-        self.optimizer.load_state_dict(unflattened(checkpoint, "optimizer"))
+        self.network.load_state_dict(unflatten(checkpoint, "network"))
+        self.optimizer.load_state_dict(unflatten(checkpoint, "optimizer"))
         for weight, state in self.optimizer.state.items():
             if state.get("momentum_buffer") is not None:  # in the memory order of its weight, as it was
                 state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
         if len(self.fitted.method.modules) > 0:
-            self.fitted.method.modules.load_state_dict(unflattened(checkpoint, "method"))
+            self.fitted.method.modules.load_state_dict(unflatten(checkpoint, "method"))
         if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
-            self.accelerator.scaler.load_state_dict(unflattened(checkpoint, "scaler"))
-        carried = unflattened(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()
+            self.accelerator.scaler.load_state_dict(unflatten(checkpoint, "scaler"))
+        carried = unflatten(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()
         each = len(carried) // self.accelerator.num_processes
         self.carried = carried[self.accelerator.process_index * each :][:each]
         at = checkpoint.values["at"]
         self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
+
+
+def fitted_settings(settings: Settings, network: nn.Module, train: Split, seed: int, updates: int) -> Settings:
+    """``settings`` with a method whose own networks are made: from training samples as the first epoch augments them.
+
+    Everything follows from the seed, in every process alike.
+    """
+    if not descriptions(settings.method):
+        return settings
+    now = settings.in_epoch(0)
+    loader = Loader(train, now.augment.training(now.data.entry()), batch=min(IMAGES, len(train)), seed=seed)
+    images, _ = next(iter(loader.epoch(0)))
+    place = next(network.parameters()).device
+    method = settings.method.bind(network, images.to(place), updates=updates, generator=seeded(FITTING, seed))
+    return replace(settings, method=method)
 
 
 def as_stored(split: Split, short_side: int | None) -> Split:
@@ -295,11 +313,6 @@ def as_stored(split: Split, short_side: int | None) -> Split:
 
 def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
     return split if per_class is None else split.subset(per_class, settings.data.subset_seed)
-
-
-def _together(streams: list[Iterator[tuple[Tensor, Tensor]]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """The shares of one update after the other."""
-    return (list(shares) for shares in zip(*streams, strict=True))
 
 
 def divergence(loss: float, squared_grad_norm: float, step: Step, settings: Settings) -> str:

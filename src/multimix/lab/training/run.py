@@ -1,9 +1,12 @@
 """Runs of a recipe: planned from its rows or from one method, trained one after the other, kept, and not done twice."""
 
+import errno
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,6 +16,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
+from filelock import FileLock, Timeout
 
 from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
@@ -21,15 +25,14 @@ from ..recipes.base import Recipe, Scale
 from ..recipes.serialise import apply_changes, describe
 from ..recipes.settings import Data, Settings
 from ..storage import append_row, make_folder, read_rows, write_atomically
-from .checkpoint import SETTINGS, Checkpoint, latest_checkpoint, weights_digest
-from .lock import locked
+from .checkpoint import SETTINGS, latest_checkpoint, weights_digest
 from .log import Log, Outcome, outcome
 from .loop import Diverged, Training
-from .progress import Progress
-from .recorder import RunRecorder, Stop
+from .recorder import Progress, Recorder, Stop
 
 PAPER_K = 5
-RESULTS = "results.jsonl"
+RESULTS, LOCK = "results.jsonl", ".lock"
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 Note = Callable[[str], None]
 
 
@@ -63,8 +66,7 @@ class Run(NamedTuple):
 
     def key(self) -> dict[str, Any]:
         """What tells its row from others."""
-        names = ("arm", "k", "seed")
-        own = {name: getattr(self, name) for name in names}
+        own = {"arm": self.arm, "k": self.k, "seed": self.seed}
         return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.digest}
 
 
@@ -126,7 +128,7 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
     if any(run.settings.method.traits.needs for run in runs):
         with accelerator.main_process_first():
             warmup()  # kernels are compiled once, not by every process, nor in the first epoch
-    tell = note if first else _silent
+    tell: Note = note if first else lambda sentence: None
     results: list[Outcome | None] = []
     for run in runs:
         accelerator = engine(run.settings)  # anew, so that the loss scale of fp16 does not pass from run to run
@@ -167,13 +169,13 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
     training = Training(run.settings, run.seed, splits, accelerator)
     folder = out / run.folder
     if not accelerator.is_main_process:
-        _resume(training, _same(accelerator, None))
+        training.resume(_same(accelerator, None))
         with Stop() as stop:
             training.run(None, stop)
         return outcome(training.at.history)
-    make_folder(folder)
     with locked(folder):
-        _clear(folder)
+        for half in folder.glob(".*.[0-9]*"):  # left by a process that was killed while it wrote; its lock is ours now
+            half.unlink(missing_ok=True)
         try:
             write_atomically(folder / SETTINGS, _settings_text(run, training))
         except OSError as error:
@@ -181,31 +183,20 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
         newest = _same(accelerator, latest_checkpoint(folder, note))
         if newest is not None:
             note(f"{run.title}: resumes after update {newest.values['at']['updates']}")
-        _resume(training, newest)
+        training.resume(newest)
         at = training.at
         with (
             Log(folder, updates=at.updates, history=at.history) as log,
             Progress(run.title, training.total_updates, run.settings.epochs, at.updates, note=note) as progress,
             Stop(partial(progress.doing, "stopping after this update")) as stop,
         ):
-            recorder = RunRecorder(folder, run.settings.running, log, progress)
+            recorder = Recorder(folder, run.settings.running, log, progress)
             training.run(recorder, stop)
             recorder.write(training.at.updates, training.state)
         found = outcome(training.at.history)
         if finished(run, out, note) is None:  # or another process was faster between our look and our lock
             append_row(out / RESULTS, _row(run, training, found))
     return found
-
-
-def _resume(training: Training, checkpoint: Checkpoint | None) -> None:
-    if checkpoint is not None:
-        training.load(checkpoint)
-
-
-def _clear(folder: Path) -> None:
-    """Delete what a process that was killed while writing left half; its lock is ours now."""
-    for half in folder.glob(".*.[0-9]*"):
-        half.unlink(missing_ok=True)
 
 
 def _same(accelerator: Accelerator, value: Any) -> Any:
@@ -276,9 +267,42 @@ def _settings_text(run: Run, training: Training) -> bytes:
     return (json.dumps({**run.key(), **known}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _silent(sentence: str) -> None: ...
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in ``folder`` meanwhile; a ValueError names the one that does already.
+
+    The operating system releases the lock when the process ends, however it ends; a forked worker does not inherit it. On a file
+    system without locks there is none.
+    """
+    make_folder(folder)
+    path = folder / LOCK
+    # No lock that is only a file: it would outlive a killed process.
+    lock = FileLock(path, timeout=0, fallback_to_soft=False, preserve_lock_file=True, on_acquired=_sign)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(f"{folder} is being trained by another process{_holder(path)}") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def unfinished(runs: Iterable[Run], results: Iterable[Outcome | None]) -> list[Run]:
-    """The runs that came to nothing."""
-    return [run for run, result in zip(runs, results, strict=True) if result is None]
+def _sign(handle: int) -> None:
+    """Write down who holds the lock, for the error of others; on a full disk that says less."""
+    with suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()} {socket.gethostname()}\n".encode())
+
+
+def _holder(path: Path) -> str:
+    try:
+        pid, _, host = path.read_text(errors="replace").strip().partition(" ")
+    except OSError:  # Windows lets nobody else read it
+        return ""
+    if not pid.isdecimal():
+        return ""
+    return f" (pid {pid})" if host in ("", socket.gethostname()) else f" (pid {pid} on {host})"

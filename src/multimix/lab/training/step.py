@@ -15,9 +15,9 @@ from torch import Generator, Tensor, nn
 from ...checks import NotFiniteError
 from ...forward import Term, mixed_terms
 from ...loss import mixed_accuracy
+from ...methods.base import Method, trained_parameters
 from ...sampling import seeded
 from ..recipes.settings import LOSSES, Settings
-from .fitting import average_gradients
 
 # A seed's separate random streams, beside those of the loader.
 START, MIXING, MODEL = 0x57A7, 0x313C, 0x30DE1
@@ -81,7 +81,7 @@ def update(
             rows += len(part.logits)
         accuracy = accuracy + hits / ((rows - before) * len(shares))
         images += len(x)
-    average_gradients(settings.method, accelerator)
+    _average_gradients(settings.method, accelerator)
     accelerator.unscale_gradients(optimizer)
     norm = squared_grad_norm(model)
     optimizer.step()
@@ -117,6 +117,16 @@ def _terms(
         failed = torch.tensor(float(found is None), device=accelerator.device)
         return None if float(accelerator.reduce(failed, "sum")) > 0 else found
     return found
+
+
+def _average_gradients(method: Method, accelerator: Accelerator) -> None:
+    """The mean over all processes for the networks that learn beside the model, which DistributedDataParallel does not see."""
+    if accelerator.num_processes == 1:
+        return
+    for weight in trained_parameters(method):
+        # A process that drew "no mixing" has no gradient, and must not leave the others waiting.
+        own = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        weight.grad = accelerator.reduce(own, "mean")
 
 
 def of_all_shares(own: Sequence[Carried]) -> tuple[Carried, ...]:

@@ -15,8 +15,7 @@ from ....target import soft_target
 from ...data import Loader, Split
 from ...data.shapes import cloud_picture
 from ...recipes.settings import Settings
-from ...training.fitting import fitted_settings
-from ...training.loop import as_stored
+from ...training.loop import as_stored, fitted_settings
 from ...training.step import MIXING, START, Carried, preserve_random_state, seed_everything
 from .style import SOFT, png
 
