@@ -1,0 +1,195 @@
+"""``torchvision.transforms.v2.MixUp`` and ``CutMix`` with ``k`` ordered interpolations of every pair, and a ``generator``.
+
+    from multimix.compat.torchvision import CutMix, MixUp
+
+At ``k=1`` they give torchvision's output bit for bit from the same torch seed (as of 0.28). With ``k > 1`` images and labels
+have k·B rows: first all samples with the least share of their partner, last all with the largest; boxes share one centre. Other tensors with B rows are repeated k times, in the same order. λ is torchvision's: the weight of a sample itself.
+
+torchvision itself is not needed; where its tensor types (``tv_tensors``) come in, they come out.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import one_hot
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ..checks import check_number, check_whole
+
+LabelsGetter = Callable[[Any], Any]
+
+
+class Step(NamedTuple):
+    """One interpolation: the weight of a sample itself, and the box (left, top, right, bottom) that its partner fills, if any."""
+
+    own: float
+    box: tuple[int, int, int, int] | None = None
+
+
+class _Transform(nn.Module):
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        num_classes: int | None = None,
+        labels_getter: str | LabelsGetter = "default",
+        k: int = 1,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_number("alpha", alpha, above=0)
+        check_whole("k", k)
+        if labels_getter != "default" and not callable(labels_getter):
+            raise ValueError(f"labels_getter must be 'default' or a function, got {labels_getter!r}")
+        self.alpha = float(alpha)
+        self.num_classes = num_classes
+        self.labels_getter = labels_getter
+        self.k = k
+        self.generator = generator
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, num_classes={self.num_classes}, k={self.k}"
+
+    def forward(self, *inputs: Any) -> Any:
+        """Mix a batch: (images, labels), or any tuple, list or dictionary that ``labels_getter`` finds the labels in."""
+        whole = inputs if len(inputs) > 1 else inputs[0]
+        labels = find_labels(whole) if self.labels_getter == "default" else self.labels_getter(whole)  # type: ignore[operator]
+        self._check_labels(labels)
+        flat, spec = tree_flatten(whole)
+        images = [leaf for leaf in _images(flat) if leaf is not labels]
+        for image in images:
+            _check_image(image, len(labels))
+        steps = self.steps(images)
+        mixed: list[Any] = []
+        for leaf in flat:
+            if leaf is labels:
+                mixed.append(self._mix_labels(leaf, steps))
+            elif any(leaf is image for image in images):
+                mixed.append(_as_type_of(leaf, _joined([_mix(leaf, step) for step in steps])))
+            elif self.k > 1 and isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(labels):
+                mixed.append(_as_type_of(leaf, leaf.repeat(self.k, *[1] * (leaf.ndim - 1))))
+            else:
+                mixed.append(leaf)
+        return tree_unflatten(mixed, spec)
+
+    def steps(self, images: list[Tensor]) -> list[Step]:
+        """What is drawn for a batch, in ascending order of the partner's share."""
+        raise NotImplementedError
+
+    def weights(self) -> list[float]:
+        """K weights of the samples themselves from Beta(α, α), the largest first."""
+        # What torch.distributions.Beta does inside, which takes no generator.
+        drawn = torch._sample_dirichlet(torch.full((self.k, 2), self.alpha), self.generator)[:, 0]
+        return sorted(map(float, drawn), reverse=True)
+
+    def _check_labels(self, labels: Any) -> None:
+        if not isinstance(labels, Tensor) or labels.ndim not in (1, 2):
+            shape = list(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+            raise ValueError(f"labels must be a tensor of classes [B] or of probabilities [B, C], got {shape}")
+        if labels.ndim == 1 and self.num_classes is None:
+            raise ValueError("num_classes must be given for labels that are class indices")
+        if labels.ndim == 2 and self.num_classes not in (None, labels.shape[1]):
+            raise ValueError(f"labels must have num_classes = {self.num_classes} columns, got {labels.shape[1]}")
+
+    def _mix_labels(self, labels: Tensor, steps: list[Step]) -> Tensor:
+        soft = one_hot(labels, num_classes=self.num_classes or -1) if labels.ndim == 1 else labels
+        soft = soft if soft.is_floating_point() else soft.float()
+        return _joined([_blend(soft, step.own) for step in steps])
+
+
+class MixUp(_Transform):
+    """Blend every sample with the one before it in the batch."""
+
+    def steps(self, images: list[Tensor]) -> list[Step]:
+        return [Step(own) for own in self.weights()]
+
+
+class CutMix(_Transform):
+    """Cut a box out of every sample and fill it from the one before it in the batch."""
+
+    def steps(self, images: list[Tensor]) -> list[Step]:
+        weights = self.weights()
+        sizes = {(image.shape[-2], image.shape[-1]) for image in images}
+        if len(sizes) != 1:
+            raise ValueError(f"all images must have one height and width, got {sorted(sizes) or 'no image'}")
+        [(height, width)] = sizes
+        x, y = (int(torch.randint(side, (1,), generator=self.generator)) for side in (width, height))
+        found = []
+        for own in weights:
+            half = 0.5 * math.sqrt(1.0 - own)
+            across, down = int(half * width), int(half * height)
+            box = max(x - across, 0), max(y - down, 0), min(x + across, width), min(y + down, height)
+            area = (box[2] - box[0]) * (box[3] - box[1])
+            found.append(Step(1.0 - area / (width * height), box))
+        return found
+
+
+def find_labels(inputs: Any) -> Any:
+    """The second of a pair, or what a dictionary (the whole, or the second of a pair) has under a name with "label" in it."""
+    place = inputs[1] if isinstance(inputs, tuple | list) else inputs
+    if isinstance(place, Tensor):
+        return place
+    if not isinstance(place, Mapping):
+        raise ValueError(f"labels must be the second input or in a dictionary, got {type(place).__name__}; give a labels_getter")
+    names = [name for name in place if isinstance(name, str) and "label" in name.lower()]
+    exact = [name for name in names if name.lower() == "labels"]
+    if not names:
+        raise ValueError(f"no labels found among {', '.join(map(str, place)) or 'nothing'}; give a labels_getter")
+    return place[(exact or names)[0]]
+
+
+def _images(flat: list[Any]) -> list[Tensor]:
+    """torchvision's rule: its images and videos; where there are none, the first plain tensor."""
+    types = _tv_tensors()
+    if types is not None:
+        refused = (types.BoundingBoxes, types.Mask, types.KeyPoints)
+        if any(isinstance(leaf, refused) for leaf in flat):
+            raise ValueError("boxes, masks and key points cannot be mixed")
+        wrapped = [leaf for leaf in flat if isinstance(leaf, types.Image | types.Video)]
+        if wrapped:
+            return wrapped
+    plain = [leaf for leaf in flat if isinstance(leaf, Tensor)]
+    return plain[:1]
+
+
+def _check_image(image: Tensor, count: int) -> None:
+    types = _tv_tensors()
+    axes = 5 if types is not None and isinstance(image, types.Video) else 4
+    if image.ndim != axes or len(image) != count:
+        raise ValueError(f"images must have {axes} axes and as many rows as the {count} labels, got {list(image.shape)}")
+    if not image.is_floating_point():
+        raise ValueError(f"images must be floating point to be mixed, got {image.dtype}; convert them first")
+
+
+def _mix(image: Tensor, step: Step) -> Tensor:
+    if step.box is None:
+        return _blend(image, step.own)
+    left, top, right, bottom = step.box
+    mixed = image.clone()
+    mixed[..., top:bottom, left:right] = image[..., top:bottom, left:right].roll(1, 0)
+    return mixed
+
+
+def _blend(x: Tensor, own: float) -> Tensor:
+    return x.roll(1, 0).mul_(1.0 - own).add_(x.mul(own))
+
+
+def _joined(rows: list[Tensor]) -> Tensor:
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def _as_type_of(like: Tensor, tensor: Tensor) -> Tensor:
+    types = _tv_tensors()
+    if types is None or not isinstance(like, types.TVTensor):
+        return tensor
+    wrapped: Tensor = types.wrap(tensor, like=like)
+    return wrapped
+
+
+def _tv_tensors() -> Any:
+    """torchvision's tensor types, if anybody has imported them: an input cannot be one of them otherwise."""
+    return sys.modules.get("torchvision.tv_tensors")
