@@ -9,7 +9,7 @@ from timm.data import FastCollateMixup as Original
 from torch import Tensor
 
 from ..checks import check_whole
-from .timm import Step, draw_batch, draw_samples, mixed_targets
+from ._timm_draws import Step, draw_batch, draw_samples, mixed_targets
 
 
 class FastCollateMixup(Original):  # type: ignore[misc]  # timm has no types
