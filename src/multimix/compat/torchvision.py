@@ -3,7 +3,8 @@
     from multimix.compat.torchvision import CutMix, MixUp
 
 At ``k=1`` they give torchvision's output bit for bit from the same torch seed (as of 0.28). With ``k > 1`` images and labels
-have k·B rows: first all samples with the least share of their partner, last all with the largest; boxes share one centre. Other tensors with B rows are repeated k times, in the same order. λ is torchvision's: the weight of a sample itself.
+have k·B rows: first all samples with the least share of their partner, last all with the largest; boxes share one centre. Other
+tensors with B rows are repeated k times, in the same order. λ is torchvision's: the weight of a sample itself.
 
 torchvision itself is not needed; where its tensor types (``tv_tensors``) come in, they come out.
 """

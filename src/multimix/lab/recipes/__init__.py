@@ -8,7 +8,17 @@ the paper's.
 from collections.abc import Mapping
 
 from ...checks import nearest
-from . import batch_strategies, cifar100, digits_smallnet, effect_of_k, imagenet, shapes_pointnet, speech, tiny_imagenet
+from . import (
+    batch_strategies,
+    cifar100,
+    digits_smallnet,
+    effect_of_k,
+    imagenet,
+    shapes_pointnet,
+    speech,
+    superclasses,
+    tiny_imagenet,
+)
 from .base import SCALES, Recipe, Row, Scale
 
 __all__ = ["RECIPES", "SCALES", "Recipe", "Row", "Scale", "recipe"]
@@ -24,6 +34,7 @@ RECIPES: Mapping[str, Recipe] = {
         *effect_of_k.RECIPES,
         shapes_pointnet.RECIPE,
         digits_smallnet.RECIPE,
+        superclasses.RECIPE,
     )
 }
 

@@ -14,9 +14,10 @@ from rich.text import Text
 from ..recipes import SCALES, recipe
 from ..recipes.arms import arm_names
 from ..recipes.base import Scale
-from ..statistics import Paired, Summary, paired_by_seed, summary
+from ..statistics import Summary, summary
+from .claims import RULE, Judged, judge, verdict_table
 from .page import document, heading
-from .paper import DEMO, TABLES, Column, Key, PaperRow, PaperTable
+from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
 from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, difference_cell, mean_cell, number, parts
 
@@ -24,10 +25,6 @@ NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
 NOT_HERE = "not in this version"
 COLUMNS = 3  # measurements side by side: with the paper's number and the test beside each there is room for no more
-NUMBERS = (
-    "the numbers of tables are ours: the paper's are not known here, so its tables and figures are counted in the order in which "
-    "its measurements are named"
-)
 
 
 class DemoRuns(NamedTuple):
@@ -45,7 +42,7 @@ class Entry(NamedTuple):
 
     values: Mapping[int, float]
     state: str
-    paper: float | None
+    paper: Value | None
 
     @property
     def summary(self) -> Summary | None:
@@ -57,18 +54,25 @@ class Entry(NamedTuple):
 class FilledTable:
     """A table with our numbers at one scale: a cell for every row and column, by their places; and what to know about them."""
 
-    paper: PaperTable
+    paper: Exhibit
     scale: Scale
     cells: Mapping[tuple[int, int], Entry]
     notes: tuple[str, ...]
 
-    def multi_mix_minus(self, row: int, column: int) -> Paired | None:
-        """The paper's test: multi-mix minus another row, paired over at least two common seeds."""
-        own = next(i for i, entry in enumerate(self.paper.rows) if entry.key == self.paper.against)
-        return None if row == own else paired_by_seed(self.cells[own, column].values, self.cells[row, column].values)
+    @property
+    def judged(self) -> list[Judged]:
+        """The paper's claims with their verdicts."""
+        places = {row.key: i for i, row in enumerate(self.paper.rows)}
+        found = []
+        for claim in self.paper.claims:
+            second = claim.second
+            other = second if isinstance(second, float) else self.cells[places[second], claim.column].values
+            first = self.cells[places[claim.first], claim.column].values
+            found.append(judge(claim, first, other, lower=self.paper.columns[claim.column].lower))
+        return found
 
 
-def largest_scale(table: PaperTable, rows: Rows, demo: Demo) -> Scale | None:
+def largest_scale(table: Exhibit, rows: Rows, demo: Demo) -> Scale | None:
     """The largest scale at which there are runs for the table, if there are any."""
     for scale in SCALES:
         if any(row.get("recipe") in table.recipes and row.get("scale") == scale for row in rows):
@@ -78,7 +82,7 @@ def largest_scale(table: PaperTable, rows: Rows, demo: Demo) -> Scale | None:
     return None
 
 
-def fill(table: PaperTable, scale: Scale, rows: Rows, demo: Demo) -> FilledTable:
+def fill(table: Exhibit, scale: Scale, rows: Rows, demo: Demo) -> FilledTable:
     """Our numbers: only runs with the recipe's own settings count, and how many others there are is noted."""
     wholes = {name: aggregate(recipe(name), scale, rows) for name in table.recipes if name != DEMO}
     spiral = demo.get(scale, DemoRuns({}))
@@ -87,7 +91,7 @@ def fill(table: PaperTable, scale: Scale, rows: Rows, demo: Demo) -> FilledTable
         for j, column in enumerate(table.columns):
             if column.recipe == DEMO:
                 values = spiral.accuracy.get(row.arm, {})
-                cells[i, j] = Entry(values, "" if values else NOT_RUN, column.paper_number(row.key))
+                cells[i, j] = Entry(values, "" if values else NOT_RUN, column.paper.get(row.key))
             else:
                 cells[i, j] = _entry(row, column, wholes[column.recipe], scale)
     notes = spiral.notes if DEMO in table.recipes else tuple(_notes_on_runs(table, wholes))
@@ -95,7 +99,7 @@ def fill(table: PaperTable, scale: Scale, rows: Rows, demo: Demo) -> FilledTable
 
 
 def _entry(row: PaperRow, column: Column, whole: Aggregate, scale: Scale) -> Entry:
-    paper, key = column.paper_number(row.key), column.of or row.key
+    paper, key = column.paper.get(row.key), column.of or row.key
     line = next((line for line in _with_own_settings(whole) if (line.arm, line.k) == key), None)
     if line is None:
         return Entry({}, NOT_RUN if row.arm in arm_names() else NOT_HERE, paper)
@@ -112,7 +116,7 @@ def _with_own_settings(whole: Aggregate) -> list[Line]:
     return [line for line in own if line.processes == counts.most_common(1)[0][0]]
 
 
-def _notes_on_runs(table: PaperTable, wholes: Mapping[str, Aggregate]) -> Iterator[str]:
+def _notes_on_runs(table: Exhibit, wholes: Mapping[str, Aggregate]) -> Iterator[str]:
     """Which runs were left out and why, and what to know about the others."""
     keys: set[Key] = {key for row in table.rows for key in (row.key, *(column.of for column in table.columns if column.of))}
     timed = any(column.unit != "per cent" for column in table.columns)
@@ -134,7 +138,7 @@ def _notes_on_runs(table: PaperTable, wholes: Mapping[str, Aggregate]) -> Iterat
                 yield f"{name}: {note}"
 
 
-def _what_is_missing(table: PaperTable, scale: Scale, cells: Mapping[tuple[int, int], Entry]) -> Iterator[str]:
+def _what_is_missing(table: Exhibit, scale: Scale, cells: Mapping[tuple[int, int], Entry]) -> Iterator[str]:
     """The commands that would fill the cells that are empty."""
     missing = {table.columns[j].evaluator for (_, j), entry in cells.items() if entry.state == NOT_EVALUATED}
     yield from (f"{NOT_EVALUATED}: multimix evaluate RUNS --on {name}" for name in table.evaluators if name in missing)
@@ -165,22 +169,24 @@ def tables(filled: FilledTable, at_once: int = COLUMNS) -> list[Table]:
             columns += _columns(filled, place)
         words = f"{filled.paper.title} ({SCALE_WORDS[filled.scale]})" if first == 0 else "continued"
         notes = _notes(filled) if end == count else []
-        made.append(Table.of_columns(f"Table {filled.paper.number}: {words}", columns, notes))
+        made.append(Table.of_columns(f"{filled.paper.label}: {words}", columns, notes))
+    if filled.paper.kind == "figure":
+        made.insert(-1, verdict_table(filled.judged, f"{filled.paper.label}: what the paper claims", None))
     return made
 
 
 def _columns(filled: FilledTable, place: int) -> list[tuple[str, Sequence[Cell]]]:
-    """One measurement: ours, the paper's, and the test where any row can be tested."""
-    column, rows = filled.paper.columns[place], range(len(filled.paper.rows))
-    entries = [filled.cells[i, place] for i in rows]
-    papers = [NOTHING if entry.paper is None else number(entry.paper) for entry in entries]
-    columns: list[tuple[str, Sequence[Cell]]] = [
-        (column.head, [_ours(entry, column) for entry in entries]),
-        ("paper" if filled.scale == "paper" else "paper (other scale)", papers),
-    ]
-    tests = [filled.multi_mix_minus(i, place) for i in rows]
-    if any(tests):
-        columns.append(("multi-mix (minus it)", [difference_cell(test, column.places) for test in tests]))
+    """One measurement: ours, the paper's, and in a table the difference of multi-mix and every other row with the verdict."""
+    column, rows = filled.paper.columns[place], filled.paper.rows
+    entries = [filled.cells[i, place] for i in range(len(rows))]
+    columns: list[tuple[str, Sequence[Cell]]] = [(column.head, [_ours(entry, column) for entry in entries])]
+    if column.paper:
+        columns.append(
+            ("paper" if filled.scale == "paper" else "paper (other scale)", [_paper(entry.paper) for entry in entries])
+        )
+    tests = {one.claim.second: one for one in filled.judged if one.claim.column == place}
+    if filled.paper.kind == "table" and any(one.test for one in tests.values()):
+        columns.append(("multi-mix (minus it)", [_tested(tests.get(row.key), column) for row in rows]))
     return columns
 
 
@@ -189,7 +195,21 @@ def _ours(entry: Entry, column: Column) -> Cell:
     if whole is None:
         return entry.state
     mean, half = parts(mean_cell(whole, column.places))
-    return mean, ", ".join(filter(None, (half, f"n = {whole.n}")))
+    spread = f"SD {number(whole.sd, column.places)}" if math.isfinite(whole.sd) else ""
+    return mean, ", ".join(filter(None, (half, spread, f"n = {whole.n}")))
+
+
+def _paper(value: Value | None) -> Cell:
+    if value is None:
+        return NOTHING
+    return number(value.mean), "" if value.sd is None else f"SD {number(value.sd)}"
+
+
+def _tested(one: Judged | None, column: Column) -> Cell:
+    if one is None or one.test is None:
+        return NOTHING if one is None else one.verdict
+    mean, rest = parts(difference_cell(one.test, column.places))
+    return mean, ", ".join(filter(None, (rest, one.verdict)))
 
 
 def _notes(filled: FilledTable) -> list[str]:
@@ -197,23 +217,18 @@ def _notes(filled: FilledTable) -> list[str]:
     table, cells = filled.paper, filled.cells.values()
     notes = [table.about, *_units(table)]
     if any(entry.values for entry in cells):
-        notes.append("ours: mean over n seeds ± half the 95 % t-interval, which one seed does not have")
-    tests = sum(filled.multi_mix_minus(*place) is not None for place in filled.cells)
-    if tests:
-        against = next(row.label for row in table.rows if row.key == table.against)
-        notes.append(
-            f"multi-mix (minus it): {against} minus the row, paired over common seeds, with the p of the t-test, as in the "
-            f"paper; {counted(tests, 'comparison')}" + (", p is not corrected for their number" if tests > 1 else "")
-        )
+        notes.append("ours: mean over n seeds ± half the 95 % t-interval and standard deviation, which one seed does not have")
+    verdicts = Counter(one.verdict for one in filled.judged)
+    notes.append(f"the paper's claims: {', '.join(f'{count} {word}' for word, count in verdicts.items())}")
+    if any(one.test for one in filled.judged):
+        notes.append(RULE)
     notes += _best_means(filled)
     if filled.scale != "paper" and any(entry.paper is not None for entry in cells):
         notes.append(f"the paper's numbers are of its own scale and do not compare with those of this {filled.scale} scale")
-    if any(entry.paper is None for entry in cells):
-        notes.append(f"{NOTHING} beside ours: the paper's number is not known here")
-    return [*notes, *filled.notes, *table.notes, NUMBERS]
+    return [*notes, *filled.notes, *table.notes]
 
 
-def _units(table: PaperTable) -> Iterator[str]:
+def _units(table: Exhibit) -> Iterator[str]:
     heads: dict[tuple[str, bool], list[str]] = {}
     for column in table.columns:
         heads.setdefault((column.unit, column.lower), []).append(column.head)
@@ -227,7 +242,7 @@ def _best_means(filled: FilledTable) -> Iterator[str]:
     for place, column in enumerate(filled.paper.columns):
         entries = [(row.label, filled.cells[i, place]) for i, row in enumerate(filled.paper.rows)]
         ours = [(label, entry.summary.mean) for label, entry in entries if entry.summary is not None]
-        papers = [(label, entry.paper) for label, entry in entries if entry.paper is not None]
+        papers = [(label, entry.paper.mean) for label, entry in entries if entry.paper is not None]
         best = [f"{whose} {_best(means, column)}" for whose, means in (("ours", ours), ("the paper's", papers)) if means[1:]]
         if ours[1:]:
             yield f"{'lowest' if column.lower else 'highest'} mean, {column.head}: {'; '.join(best)}"
@@ -247,42 +262,57 @@ def records(filled: FilledTable) -> list[dict[str, object]]:
 def _record(filled: FilledTable, i: int, j: int) -> dict[str, object]:
     table, entry = filled.paper, filled.cells[i, j]
     row, column = table.rows[i], table.columns[j]
-    record: dict[str, object] = {"table": table.number, "name": table.name, "scale": filled.scale, "recipe": column.recipe}
+    record: dict[str, object] = {"in_paper": table.label, "name": table.name, "scale": filled.scale, "recipe": column.recipe}
     record |= {"column": column.head, "field": column.name(filled.scale, row.k), "unit": column.unit}
     record |= {"arm": row.arm, "k": row.k, "label": row.label}
     record |= {"n": len(entry.values), "seeds": " ".join(map(str, entry.values))}
-    means = csv_mean("mean", entry.summary)
-    record |= {"mean": means["mean"], "half": means["mean_half"], "state": entry.state, "paper": entry.paper}
+    whole = entry.summary
+    means = csv_mean("mean", whole)
+    record |= {"mean": means["mean"], "half": means["mean_half"], "state": entry.state}
+    record["sd"] = None if whole is None or not math.isfinite(whole.sd) else whole.sd
+    record |= {"paper": entry.paper and entry.paper.mean, "paper_sd": entry.paper and entry.paper.sd}
     record["paper_compares"] = "" if entry.paper is None else "yes" if filled.scale == "paper" else "no"
-    return record | csv_difference("multimix_minus", filled.multi_mix_minus(i, j))
+    own = row.key if table.kind == "figure" else None
+    judged = next(
+        (one for one in filled.judged if one.claim.column == j and row.key in (own and one.claim.first, one.claim.second)), None
+    )
+    record |= {"verdict": judged and judged.verdict}
+    return record | csv_difference("difference", judged and judged.test)
 
 
 def page(filled: FilledTable) -> str:
     """The table as a self-contained HTML page."""
-    # One measurement at a time has room on a page without scrolling, and its name for a heading.
-    made = []
-    for table, column in zip(tables(filled, 1), filled.paper.columns, strict=True):
+    return document(
+        f"{filled.paper.label}: {filled.paper.title}",
+        f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}.",
+        page_parts(filled),
+    )
+
+
+def page_parts(filled: FilledTable) -> list[str]:
+    """The table for a page: one measurement at a time has room there without scrolling, and its name for a heading."""
+    made: list[str] = []
+    shown = tables(filled, 1)
+    for table, column in zip([one for one in shown if one.heads[0] == "method"], filled.paper.columns, strict=True):
         made += [heading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
-    title = f"Table {filled.paper.number}: {filled.paper.title}"
-    return document(title, f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}.", made)
+    return made
 
 
-def listing(rows: Rows, demo: Demo, every: Iterable[PaperTable] = TABLES.values()) -> rich.table.Table:
-    """All tables for the terminal: number, name, title, what fills them, and how much there is of ours."""
-    title = Text("Tables and figures of the paper: multimix table NUMBER, or its name")
-    shown = rich.table.Table(title=title, caption=Text(NUMBERS), padding=(0, 1, 0, 0), box=SIMPLE_HEAD, show_edge=False)
-    shown.title_justify = shown.caption_justify = "left"
-    for head in ("table", "name", "title", "filled by multimix", "ours"):
-        shown.add_column(head, overflow="fold", no_wrap=head in ("name", "filled by multimix"))
-    for table in every:
-        commands = ["demo" if name == DEMO else f"train {name}" for name in table.recipes]
-        commands += [f"evaluate --on {name}" for name in table.evaluators]
-        words = (str(table.number), table.name, table.title, "\n".join(commands), _progress(table, rows, demo))
-        shown.add_row(*map(Text, words))
+def listing(rows: Rows, demo: Demo, every: Iterable[Exhibit] = EXHIBITS) -> rich.table.Table:
+    """All tables and figures for the terminal: number, name, title, and how much there is of ours."""
+    title = Text("The paper's tables and figures: multimix table I … VIII, multimix figure 2 … 8")
+    shown = rich.table.Table(title=title, padding=(0, 1, 0, 0), box=SIMPLE_HEAD, show_edge=False)
+    shown.title_justify = "left"
+    for head in ("", "name", "title", "ours"):
+        shown.add_column(head, overflow="fold", no_wrap=head in ("", "name"))
+    for one in every:
+        shown.add_row(*map(Text, (one.label, one.name, one.title, _progress(one, rows, demo))))
     return shown
 
 
-def _progress(table: PaperTable, rows: Rows, demo: Demo) -> str:
+def _progress(table: Exhibit, rows: Rows, demo: Demo) -> str:
+    if not table.columns:
+        return "pictures"
     scale = largest_scale(table, rows, demo)
     if scale is None:
         return "not run"
