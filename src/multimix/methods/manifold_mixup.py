@@ -17,7 +17,7 @@ from .registry import register
     shared="pair, layer, the trunk's forward pass",
     order="one segment in hidden space",
     examples=({"layers": (None, "body")},),
-    recipe={"layers": (None, "stage1", "stage2")},
+    recipe={"layers": ("stage1", "stage2")},
     # At the input it would be mixup.
     small={"layers": ("stage1", "stage2")},
 )

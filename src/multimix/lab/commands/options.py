@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,6 +24,16 @@ OutFolder = Annotated[
     Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not trained again.")
 ]
 Rebuild = Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")]
+FollowName = Annotated[
+    Literal["text", "code"],
+    tyro.conf.arg(help="Where the paper's text and the code of its authors and baselines differ, which is right."),
+]
+RunFolders = Annotated[
+    tuple[Path, ...],
+    tyro.conf.arg(
+        metavar="FOLDER …", help="Folders of results or of runs.", help_behavior_hint=f"(default: {RUNS}, if it is there)"
+    ),
+]
 Changes = Annotated[
     tuple[str, ...],
     tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
@@ -40,6 +50,14 @@ StudyFolder = Annotated[
 def data_folder(given: Path | None) -> Path:
     """Where the data sets are: the given folder, or that of the environment variable, or ``data``."""
     return given or Path(os.environ.get(DATA_VARIABLE) or "data")
+
+
+def run_rows(places: Sequence[Path]) -> list[Any]:
+    """The rows of all finished runs in ``places``, which must be there; without any those of the usual folder, if it is there."""
+    from ..evaluation.cache import collect_runs
+    from ..terminal import note
+
+    return collect_runs(places or ([RUNS] if (RUNS / "results.jsonl").exists() else []), note)
 
 
 def changes_of(words: Sequence[str]) -> dict[str, str]:

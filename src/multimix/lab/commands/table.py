@@ -1,77 +1,56 @@
-"""`multimix table`: a table of the paper beside ours on the terminal and in files, or a list of all."""
+"""`multimix table`: a table of the paper beside ours on the terminal and in files, or a list of all tables and figures."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from .options import RUNS
+from .options import FollowName, RunFolders, run_rows
 
 
 def table(
     number: Annotated[
         str | None,
-        tyro.conf.arg(metavar="[N|NAME]", help="Which table; without one all are listed.", help_behavior_hint=""),
+        tyro.conf.arg(
+            metavar="[I … VIII]", help="Which table, also 1 … 8 or its name; without one all are listed.", help_behavior_hint=""
+        ),
     ] = None,
     /,
     *,
-    runs: Annotated[
-        tuple[Path, ...],
-        tyro.conf.arg(
-            metavar="FOLDER …",
-            help="Folders of results or of runs that fill our columns.",
-            help_behavior_hint=f"(default: {RUNS}, if it is there)",
-        ),
-    ] = (),
+    runs: RunFolders = (),
     scale: Annotated[
         Literal["paper", "small", "smoke"] | None,
         tyro.conf.arg(help="Which runs.", help_behavior_hint="(default: the largest scale that was run)"),
     ] = None,
-    demo: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where multimix demo wrote, for the spiral.")] = Path(
-        "multimix-demo"
-    ),
+    follow: FollowName = "text",
     out: Annotated[
         Path | None,
         tyro.conf.arg(metavar="FOLDER", help="Also write Markdown, CSV and HTML.", help_behavior_hint="(default: print only)"),
     ] = None,
 ) -> None:
-    """A table or figure of the paper beside ours: means with n and interval, the paper's paired t-test, what was not run.
+    """A table of the paper under its own number beside ours: mean, n, SD, interval, and whether the paper's claims are seen.
 
-    Nothing is trained or measured. Where the paper's text and its tables disagree, a note says so.
+    Nothing is trained or measured; multimix reproduce does that. Where the paper's text and its tables disagree, a note says so.
 
     Try it:
       multimix table
-      multimix table 2
-      multimix table calibration --runs multimix-runs --scale small --out tables
+      multimix table I
+      multimix table 8 --runs multimix-runs --scale small --out tables
     """
     from rich.console import Console
 
-    from ..evaluation.cache import collect_runs
-    from ..results.paper import DEMO, paper_table
-    from ..results.paper_table import fill, largest_scale, listing, page, records, tables
-    from ..results.table import csv_text
-    from ..storage import make_folder, write_atomically
-    from ..studies.spiral.finished import read_demo
-    from ..terminal import note
+    from ..results.paper import exhibit
+    from ..results.paper_table import fill, largest_scale, listing, tables, write_exhibit
 
-    chosen = None if number is None else paper_table(number)
-    # What was named must be there; the usual folder need not, since the paper's numbers can be shown without ours.
-    rows = collect_runs(runs or ([RUNS] if (RUNS / "results.jsonl").exists() else []), note)
-    spiral = read_demo(demo) if chosen is None or DEMO in chosen.recipes else {}
+    chosen = None if number is None else exhibit("table", number)
+    rows = run_rows(runs)
     if chosen is None:
-        Console().print(listing(rows, spiral))
+        Console().print(listing(rows, {}))
         return
-    filled = fill(chosen, scale or largest_scale(chosen, rows, spiral) or "paper", rows, spiral)
-    shown = tables(filled)
-    written = []
-    if out is not None:
-        # Before anything is printed: a reader that goes away early must not cost the files.
-        texts = {"md": "\n".join(part.markdown() for part in shown), "csv": csv_text(records(filled)), "html": page(filled)}
-        make_folder(out)
-        for ending, text in texts.items():
-            written.append(out / f"table-{chosen.number}.{ending}")
-            write_atomically(written[-1], text.encode())
-    for part in shown:
+    filled = fill(chosen, scale or largest_scale(chosen, rows, {}) or "paper", rows, {}, follow)
+    # Before anything is printed: a reader that goes away early must not cost the files.
+    written = [] if out is None else write_exhibit(filled, out)
+    for part in tables(filled):
         Console().print(part)
     for path in written:
         print(f"wrote {path}")

@@ -46,7 +46,7 @@ def read_superclasses(folder: str | Path, *, skip_bad: bool = False) -> Splits[I
 
 
 def _halved(pixels: Tensor) -> Tensor:
-    return torch.cat([avg_pool2d(some.float(), 2).round().byte() for some in pixels.split(1000)])
+    return torch.cat([avg_pool2d(some.float(), 2).round().byte() for some in torch.split(pixels, 1000)])
 
 
 def _read_images(paths: Sequence[Path], key: str, classes: tuple[str, ...], skip_bad: bool) -> Images:

@@ -42,9 +42,15 @@ def _repeated(settings: Settings, k: int) -> Settings:
 STRATEGIES: Mapping[str, Strategy] = {
     "smoothing": Strategy("none", _smoothed, f"no mixing, labels smoothed by {SMOOTHING}"),
     "large_batch": Strategy("none", _larger, "no mixing, K times the batch"),
-    "large_batch_mixup": Strategy("mixup", _larger, "mixup with one λ (of every share, where it is cut), K times the batch"),
+    "large_batch_mixup": Strategy("puzzlemix", _larger, "puzzle-mix with K = 1, K times the batch"),
+    "large_batch_input_mixup": Strategy(
+        "mixup", _larger, "input mixup with one λ (of every share, where it is cut), K times the batch"
+    ),
     "batch_augmentation": Strategy("none", _repeated, "no mixing, K augmentations of every sample in one batch"),
-    "batch_augmentation_mixup": Strategy("mixup", _repeated, "K augmentations of every sample in one batch, then mixup"),
+    "batch_augmentation_mixup": Strategy("puzzlemix", _repeated, "K augmentations of every sample in one batch, then puzzle-mix"),
+    "batch_augmentation_input_mixup": Strategy(
+        "mixup", _repeated, "K augmentations of every sample in one batch, then input mixup"
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """The paper's tables and figures under their own numbers, with its values: rows of trainings, columns of what was measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from ...checks import nearest
@@ -112,6 +112,12 @@ class Exhibit:
         keys = [(column.recipe, *(column.of or row.key)) for column in self.columns for row in self.rows]
         keys += [(name, *row.key) for name in self.pictures_of for row in self.rows]
         return tuple(dict.fromkeys(key for key in keys if key[0] != DEMO))
+
+    def part(self, recipe_name: str) -> "Exhibit":
+        """Only what the runs of one recipe fill."""
+        places = [place for place, column in enumerate(self.columns) if column.recipe == recipe_name]
+        claims = [claim._replace(column=places.index(claim.column)) for claim in self.claims if claim.column in places]
+        return replace(self, columns=tuple(self.columns[place] for place in places), claims=tuple(claims))
 
     @property
     def evaluators(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import rich.table
@@ -13,13 +14,14 @@ from rich.text import Text
 
 from ..recipes import SCALES, recipe
 from ..recipes.arms import arm_names
-from ..recipes.base import Scale
+from ..recipes.base import Follow, Scale
 from ..statistics import Summary, summary
+from ..storage import make_folder, write_atomically
 from .claims import RULE, Judged, judge, verdict_table
 from .page import document, heading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
-from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, difference_cell, mean_cell, number, parts
+from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
 
 NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
@@ -82,9 +84,9 @@ def largest_scale(table: Exhibit, rows: Rows, demo: Demo) -> Scale | None:
     return None
 
 
-def fill(table: Exhibit, scale: Scale, rows: Rows, demo: Demo) -> FilledTable:
+def fill(table: Exhibit, scale: Scale, rows: Rows, demo: Demo, follow: Follow = "text") -> FilledTable:
     """Our numbers: only runs with the recipe's own settings count, and how many others there are is noted."""
-    wholes = {name: aggregate(recipe(name), scale, rows) for name in table.recipes if name != DEMO}
+    wholes = {name: aggregate(recipe(name, follow), scale, rows) for name in table.recipes if name != DEMO}
     spiral = demo.get(scale, DemoRuns({}))
     cells = {}
     for i, row in enumerate(table.rows):
@@ -296,6 +298,16 @@ def page_parts(filled: FilledTable) -> list[str]:
     for table, column in zip([one for one in shown if one.heads[0] == "method"], filled.paper.columns, strict=True):
         made += [heading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
     return made
+
+
+def write_exhibit(filled: FilledTable, out: Path) -> list[Path]:
+    """The table as Markdown, CSV and a page."""
+    texts = {"md": "\n".join(part.markdown() for part in tables(filled)), "csv": csv_text(records(filled)), "html": page(filled)}
+    make_folder(out)
+    written = [out / f"{filled.paper.kind}-{filled.paper.label.split()[1]}.{ending}" for ending in texts]
+    for path, text in zip(written, texts.values(), strict=True):
+        write_atomically(path, text.encode())
+    return written
 
 
 def listing(rows: Rows, demo: Demo, every: Iterable[Exhibit] = EXHIBITS) -> rich.table.Table:

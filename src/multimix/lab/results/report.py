@@ -1,7 +1,6 @@
 """One page per study of finished runs (a recipe at a scale), and its figures as files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from .figures.reliability import Panel, pooled_bins, reliability_grid
 from .figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
 from .findings import findings
 from .page import document, heading, paragraph, picture, preformatted
-from .paper import TABLES
+from .paper import EXHIBITS
 from .paper_table import fill
 from .paper_table import tables as paper_tables
 from .recipe_table import recipe_table
@@ -155,13 +154,12 @@ def _warnings(whole: Aggregate) -> list[str]:
 
 
 def _beside_the_paper(whole: Aggregate, rows: Rows) -> list[str]:
-    """The paper's tables that this recipe fills at least in part."""
+    """The paper's tables and figures that this recipe fills at least in part."""
     parts = []
-    for table in TABLES.values():
-        own = tuple(column for column in table.columns if column.recipe == whole.recipe.name)
-        found = fill(replace(table, columns=own), whole.scale, rows, {})
+    for entry in EXHIBITS:
+        found = fill(entry.part(whole.recipe.name), whole.scale, rows, {})
         if any(cell.values for cell in found.cells.values()):
-            parts += [heading(f"Beside the paper: {table.name.replace('_', ' ')}")]
+            parts += [heading(f"Beside the paper: {entry.label}")]
             parts += [part for sheet in paper_tables(found) for part in sheet.html()]
     return parts
 
