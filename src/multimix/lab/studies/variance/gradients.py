@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ....batch import mixed_forward
 from ....checks import check_batch, check_finite, check_labels
-from ....forward import mixed_forward
 from ....methods.base import unmixed_plan
 from ....mixing import mix
 from ....plan import Plan, SharePlan
