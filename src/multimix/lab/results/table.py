@@ -187,7 +187,7 @@ def counted(count: int, thing: str) -> str:
     >>> counted(1, "run"), counted(3, "run")
     ('1 run', '3 runs')
     """
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def parts(cell: Cell) -> tuple[str, str]:

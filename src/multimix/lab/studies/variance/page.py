@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from rich.table import Table
 
-from ...results.figures.style import png
+from ...results.figures.style import GREY, INK, LINE, panels, png
 from ...results.page import document, heading, paragraph, picture, preformatted, table
+from ...results.table import NOTHING, Table
 from ...storage import environment
 from ..files import StudyFiles, write_study
 from .cases import FULL, QUICK, Data, VarianceSettings
@@ -152,16 +151,17 @@ def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequ
 
 def terminal_table(results: Sequence[VarianceResult]) -> Table:
     """Variance against K with one λ per batch, measured and by formula, for both pairings."""
-    found = Table(title="trace variance of the gradient, one λ per batch, iid; ± is a 95 % interval")
-    for words in ("data", "K", "independent pairs", "closed form", "permutation", "exact"):
-        found.add_column(words, justify="left" if words == "data" else "right")
+    lines = []
     for result in results:
         for k in result.settings.ks:
             exact = result.exact(k)
             independent, permuted = (interval(result.at(pairing, k).variance) for pairing in ("independent", "permutation"))
-            row = [result.settings.data, str(k), independent, number(result.formula(k).value), permuted]
-            found.add_row(*row, "–" if exact is None else number(exact), end_section=k == result.settings.ks[-1])
-    return found
+            formula = number(result.formula(k).value)
+            lines.append(
+                [result.settings.data, str(k), independent, formula, permuted, NOTHING if exact is None else number(exact)]
+            )
+    heads = ["data", "K", "independent pairs", "closed form", "permutation", "exact"]
+    return Table("trace variance of the gradient, one λ per batch, iid; ± is a 95 % interval", heads, lines, keys=2)
 
 
 def _description(result: VarianceResult) -> str:
@@ -213,7 +213,7 @@ def _k_table(result: VarianceResult) -> str:
                 [
                     f"λ per {'pair' if per_pair else 'batch'}, K = {k}",
                     *(interval(free.variance), interval(formula), f"{ratio(free.variance, formula).value:.3f}"),
-                    *(interval(bound.variance), "–" if exact is None else number(exact), relative),
+                    *(interval(bound.variance), NOTHING if exact is None else number(exact), relative),
                     interval(bound.squared_norm),
                 ]
             )
@@ -259,15 +259,14 @@ def _methods(results: Sequence[VarianceResult]) -> list[str]:
     ]
 
 
-BLUE, ORANGE, GREY, LINE, INK = "#1f5fbf", "#c8641b", "#6b6b75", "#e4e2dc", "#1d1d22"
+BLUE, ORANGE = "#1f5fbf", "#c8641b"
 COLOURS = {False: BLUE, True: ORANGE}
 LAM_NAMES = {False: "one λ per batch", True: "a λ per pair"}
 
 
 def variance_figure(result: VarianceResult) -> bytes:
     """PNG with three panels."""
-    sheet = Figure(figsize=(12.5, 4.6), layout="constrained")
-    independent, permuted, sizes = sheet.subplots(1, 3)
+    sheet, [[independent, permuted, sizes]] = panels((12.5, 4.6), 1, 3)
     _against_k(independent, result, "independent")
     _against_k(permuted, result, "permutation")
     top = max(axes.get_ylim()[1] for axes in (independent, permuted))
@@ -308,7 +307,6 @@ def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
     if pairing == "permutation":
         axes.plot(ks, [result.formula(k).value for k in ks], color=GREY, lw=1.2, ls="--")
     axes.set_xticks(ks)
-    _plain(axes)
 
 
 def _around_crossover(axes: Any, result: VarianceResult) -> None:
@@ -334,10 +332,3 @@ def _around_crossover(axes: Any, result: VarianceResult) -> None:
     axes.set(xscale="log", yscale="log", xlabel="B, pairs per step of multi-mix", ylabel="trace variance")
     axes.set_title("multi-mix against a large batch", fontsize=10.5)
     axes.legend(fontsize=7.5, frameon=False, loc="lower left")
-    _plain(axes)
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=LINE, lw=0.6)
-    axes.set_axisbelow(True)
