@@ -50,7 +50,7 @@ def table(
     from ..results.paper import DEMO, paper_table
     from ..results.paper_table import fill, largest_scale, listing, page, records, tables
     from ..results.table import csv_text
-    from ..storage import make_folder, write_atomically
+    from ..storage import write_files
     from ..studies.spiral.finished import read_demo
     from ..terminal import note
 
@@ -63,14 +63,11 @@ def table(
         return
     filled = fill(chosen, scale or largest_scale(chosen, rows, spiral) or "paper", rows, spiral)
     shown = tables(filled)
-    written = []
+    written: list[Path] = []
     if out is not None:
         # Before anything is printed: a reader that goes away early must not cost the files.
         texts = {"md": "\n".join(part.markdown() for part in shown), "csv": csv_text(records(filled)), "html": page(filled)}
-        make_folder(out)
-        for ending, text in texts.items():
-            written.append(out / f"table-{chosen.number}.{ending}")
-            write_atomically(written[-1], text.encode())
+        written = write_files(out, {f"table-{chosen.number}.{ending}": text.encode() for ending, text in texts.items()})
     for part in shown:
         Console().print(part)
     for path in written:
