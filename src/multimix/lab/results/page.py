@@ -19,7 +19,8 @@ def document(title: str, lead: str, parts: Sequence[str], *, contents: bool = Fa
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<title>{html.escape(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n'
+        f'<title>{html.escape(title)}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'
         + "\n".join(parts)
         + "\n</main>\n</body>\n</html>\n"

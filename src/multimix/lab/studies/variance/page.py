@@ -46,23 +46,14 @@ def variance(
     """
     chosen = settings or (QUICK if quick else FULL)
     results = run_study(on=on, settings=chosen, out=out, rebuild=rebuild, progress=progress, note=note)
-    return write_report(results, out, "variance-quick" if quick else "variance")
-
-
-def write_report(results: Sequence[VarianceResult], out: str | Path, stem: str) -> StudyFiles:
-    """The page, the JSON file and the figures."""
     sentences = {result.settings.data: findings(result) for result in results}
     figures: dict[str, bytes] = {result.settings.data: variance_figure(result) for result in results}
-    content = {
-        "written_with": environment(),
-        "findings": sentences,
-        "data": {result.settings.data: result.plain() for result in results},
-    }
+    numbers = {result.settings.data: result.plain() for result in results}
     return write_study(
         out,
-        stem,
+        "variance-quick" if quick else "variance",
         page=report_page(results, sentences, figures),
-        results=content,
+        results={"written_with": environment(), "findings": sentences, "data": numbers},
         figures=figures,
         table=terminal_table(results),
         findings=[f"{data}: {sentence}" for data, each in sentences.items() for sentence in each],
