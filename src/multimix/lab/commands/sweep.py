@@ -88,9 +88,8 @@ def sweep(
     from ..recipes import recipe as named_recipe
     from ..results.table import counted
     from ..sweep.engines import make_engine
-    from ..sweep.plan import EQUALS, plan_sweep
+    from ..sweep.plan import EQUALS, Stored, plan_sweep, store_plan
     from ..sweep.progress import run_label
-    from ..sweep.stored import Stored, entries, store_plan
     from ..sweep.workers import train_runs
     from ..terminal import note
 
@@ -112,7 +111,8 @@ def sweep(
     try:
         costs, failures = _costs(chosen, asked, how, folder, out, runner) if "compute" in equal else (None, [])
         planned = plan_sweep(chosen, equal=equal, costs=costs, **how, **asked)
-        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries(planned), **asked))
+        entries = tuple(one.entry for one in planned)
+        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries, **asked))
         count = counted(len({one.run.folder for one in planned}), "run")
         note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
         failures += train_runs([one.run for one in planned], data=folder, out=out, engine=runner, retry=retry, note=note)

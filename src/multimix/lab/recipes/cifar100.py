@@ -31,8 +31,7 @@ from typing import Any
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
 from .base import REDUCED, Recipe, Row, Scale
-from .schedule import Milestones
-from .settings import Augmentation, Data, Network, Settings
+from .settings import Augmentation, Data, Milestones, Network, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
 

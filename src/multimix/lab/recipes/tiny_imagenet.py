@@ -22,8 +22,7 @@ from typing import Any
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
 from .base import REDUCED, Recipe, Row, Scale
-from .schedule import Milestones
-from .settings import Augmentation, Data, Network, Settings
+from .settings import Augmentation, Data, Milestones, Network, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
 SCHEDULE = Milestones(0.2, (600, 900))

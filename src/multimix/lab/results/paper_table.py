@@ -12,8 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from ..recipes import SCALES, recipe
-from ..recipes.arms import arm_names
-from ..recipes.base import Scale
+from ..recipes.base import Scale, arm_names
 from ..statistics import Paired, Summary, paired_by_seed, summary
 from .page import document, heading
 from .paper import DEMO, TABLES, Column, Key, PaperRow, PaperTable

@@ -7,8 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from ..recipes.arms import arm_names, arm_settings, counts_k
-from ..recipes.base import Recipe, Scale
+from ..recipes.base import Recipe, Scale, arm_names, arm_settings, counts_k
 from ..recipes.serialise import describe
 from ..recipes.settings import MACHINE_FIELDS
 from ..statistics import Summary, summary
