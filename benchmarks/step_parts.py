@@ -18,7 +18,7 @@ import multimix as mm
 from multimix.lab.data import Images, Loader, Split, dataset, read
 from multimix.lab.nets import network as named_network
 from multimix.lab.recipes import recipe
-from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.recipes.base import arm_settings
 from multimix.lab.recipes.settings import Network, Settings
 from multimix.lab.training.step import squared_grad_norm, update
 

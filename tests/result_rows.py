@@ -4,11 +4,9 @@ import json
 from dataclasses import asdict, replace
 
 from multimix import NoMix
-from multimix.lab.recipes.arms import arm_settings
-from multimix.lab.recipes.base import Recipe, Row
-from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.recipes.base import Recipe, Row, arm_settings
 from multimix.lab.recipes.serialise import describe
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Settings
+from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Settings
 from multimix.lab.training.log import Epoch, outcome
 
 BASE = Settings(

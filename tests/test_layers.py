@@ -28,6 +28,7 @@ lab.training
 lab.sweep lab.evaluation
 lab.results
 lab.look lab.studies
+lab.reproduce
 lab.commands
 lab.cli
 """

@@ -6,8 +6,7 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.recipes.base import Recipe, Row
-from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Running, Settings
+from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Phase, Running, Settings
 
 CLASSES, TRAIN, VALIDATION = 3, 8, 4
 

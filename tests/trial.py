@@ -8,8 +8,7 @@ from torch import nn
 import multimix as mm
 from multimix.lab.data import read
 from multimix.lab.recipes.base import Recipe, Row
-from multimix.lab.recipes.schedule import Milestones
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Running, Settings
+from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Running, Settings
 from multimix.methods.samix.block import NewBlock
 
 MEAN, STD = 0.3054, 0.3753

@@ -1,7 +1,8 @@
 """multimix: K ordered interpolations of every pair, for every mixup method and any model."""
 
+from .batch import mixed_forward
 from .drop_in import Mix
-from .forward import mixed_chunks, mixed_forward, mixed_logits, mixed_loss, mixed_terms
+from .forward import mixed_chunks, mixed_logits, mixed_loss, mixed_terms
 from .hooks import MixingError, MixPoints
 from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
 from .methods import *  # noqa: F403  # one line per method, made by tools/generate.py

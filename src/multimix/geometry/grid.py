@@ -65,10 +65,11 @@ def areas(size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
     return height.outer(width)
 
 
-def spread(values: Tensor, size: tuple[int, int]) -> Tensor:
-    """``[…, H, W]``: every place gets the value ``[…, rows, columns]`` of its block."""
-    down = block_of(size[0], values.shape[-2]).to(values.device)
-    return values.index_select(-2, down).index_select(-1, block_of(size[1], values.shape[-1]).to(values.device))
+def spread(values: Tensor, size: Sequence[int]) -> Tensor:
+    """``[…, *size]``: every place gets the value ``[…, *grid]`` of its block."""
+    for axis, side in enumerate(reversed(size), start=1):
+        values = values.index_select(-axis, block_of(side, values.shape[-axis]).to(values.device))
+    return values
 
 
 def _sums(values: Tensor, axis: int, blocks: int) -> Tensor:

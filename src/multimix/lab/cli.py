@@ -29,7 +29,8 @@ Try it:
   multimix train RECIPE --scale smoke        train what a table or figure of the paper compares
   multimix sweep RECIPE --scale smoke        methods × K × seeds, compared at equal steps, samples or compute
   multimix evaluate RUN --on calibration     what trained networks are worth
-  multimix table 2                           a table of the paper beside ours
+  multimix reproduce --scale smoke           all tables and figures of the paper, on one page
+  multimix table I                           a table of the paper beside ours
   multimix report multimix-runs              one page of everything
   multimix look --help                       all options of a command
   multimix --version
@@ -38,7 +39,7 @@ Try it:
 
 COMMANDS = (
     *("data", "demo", "digits", "evaluate", "list", "look", "points"),
-    *("report", "sweep", "table", "train", "transfer", "variance"),
+    *("report", "reproduce", "sweep", "table", "train", "transfer", "variance"),
 )
 
 

@@ -7,17 +7,12 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, check_whole, checked_saliency
-from ..geometry.grid import block_of
+from ..geometry.grid import block_of, spread
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from ..sampling import check_second, sample_path
 from .base import PairMethod
 from .registry import register
-
-
-def cell_grid(size: torch.Size, cells: int) -> tuple[int, ...]:
-    """Cells along each axis: ``cells``, or one per place along a side that is shorter."""
-    return tuple(min(cells, side) for side in size)
 
 
 def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
@@ -27,13 +22,6 @@ def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
         shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
         sums = torch.zeros(shape, dtype=values.dtype, device=values.device).index_add_(axis, cell, values)
         values = sums / torch.bincount(cell, minlength=count).reshape(-1, *[1] * (values.ndim - axis - 1))
-    return values
-
-
-def spread_cells(values: Tensor, size: torch.Size) -> Tensor:
-    """``[…, *size]``: every place gets the value ``[…, *grid]`` of its cell."""
-    for axis, side in enumerate(reversed(size), start=1):
-        values = values.index_select(-axis, block_of(side, values.shape[-axis]).to(values.device))
     return values
 
 
@@ -70,7 +58,7 @@ class AttentiveMix(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
         check_spatial(x, "AttentiveMix")
-        grid, rows = cell_grid(x.shape[2:], self.cells), self.rows(x, lam)
+        grid, rows = tuple(min(self.cells, side) for side in x.shape[2:]), self.rows(x, lam)
         count = math.prod(grid)
         # Equally salient cells, as in an even map, are taken in a random order: the first corner is not favoured.
         order = torch.rand(rows, count, generator=generator).argsort(dim=1).expand(len(x), count)
@@ -78,5 +66,5 @@ class AttentiveMix(PairMethod):
         attended = cell_means(checked_saliency(saliency, x).double(), grid).flatten(1).cpu()[partner]
         taken = nested_masks(attended.gather(1, order), lam, round_up)
         mask = torch.empty_like(taken).scatter_(-1, order.reshape(1, len(x), 1, count).expand_as(taken), taken)
-        share = spread_cells(mask.reshape(*mask.shape[:3], *grid), x.shape[2:])
+        share = spread(mask.reshape(*mask.shape[:3], *grid), x.shape[2:])
         return MaskPlan(partner=partner, size=x.shape[2:], share=share)

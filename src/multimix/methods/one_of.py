@@ -43,11 +43,9 @@ class OneOf(Method):
             raise ValueError(f"probabilities must sum to at most 1, got {sum(probabilities)}")
         object.__setattr__(self, "methods", methods)
         object.__setattr__(self, "probabilities", probabilities)
-
-    @property
-    def traits(self) -> Traits:
-        accepts, needs, mixes_at, own_loss = zip(*(method.traits for method in self.methods), strict=True)
-        return Traits(_union(accepts), _union(needs), _union(mixes_at), next((said for said in own_loss if said), None))
+        accepts, needs, mixes_at, own_loss = zip(*(method.traits for method in methods), strict=True)
+        own = next((words for words in own_loss if words), None)
+        object.__setattr__(self, "_traits", Traits(_union(accepts), _union(needs), _union(mixes_at), own))
 
     @property
     def modules(self) -> nn.ModuleDict:

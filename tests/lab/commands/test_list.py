@@ -9,7 +9,7 @@ from multimix.lab.commands import list_names
 from multimix.lab.data import DATASETS
 from multimix.lab.nets import NETWORKS
 from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.arms import arm_names
+from multimix.lab.recipes.base import arm_names
 
 
 def shown(what, width=100):

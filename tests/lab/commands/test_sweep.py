@@ -12,8 +12,7 @@ from multimix.lab.results.sweep_tables import sweeps
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import costs, workers
 from multimix.lab.sweep.costs import Measured
-from multimix.lab.sweep.plan import plan_sweep
-from multimix.lab.sweep.stored import Stored, entries, groups, read_plan, store_plan
+from multimix.lab.sweep.plan import Stored, groups, plan_sweep, read_plan, store_plan
 from multimix.lab.sweep.workers import Failure
 from multimix.lab.training.run import RESULTS, train
 from trial import RECIPE
@@ -123,9 +122,10 @@ def test_processes_of_torchrun_are_refused(out, here, monkeypatch):
 
 
 def stored(**options):
-    runs = entries(
-        plan_sweep(RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=options.get("seeds", (0,)), equal=("steps",))
+    planned = plan_sweep(
+        RECIPE, scale="smoke", methods=("none", "mixup"), ks=(3,), seeds=options.get("seeds", (0,)), equal=("steps",)
     )
+    runs = tuple(one.entry for one in planned)
     given = {"methods": ("none", "mixup"), "ks": (3,), "seeds": (0,), "equal": ("steps",), "changes": {}, "runs": runs, **options}
     return Stored("trial", "smoke", **given)
 

@@ -8,7 +8,7 @@ import torch
 import multimix as mm
 from multimix.lab.nets import network
 from multimix.lab.recipes import RECIPES, SCALES, recipe
-from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.recipes.base import arm_settings
 from multimix.lab.recipes.settings import Optimizer
 from multimix.methods.samix.block import NewBlock
 

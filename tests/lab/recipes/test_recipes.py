@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from multimix.lab.recipes import RECIPES, SCALES, recipe
-from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.recipes.base import arm_settings
 from multimix.lab.training.log import Outcome
 from multimix.lab.training.run import planned
 

@@ -1,6 +1,6 @@
 import pytest
 
-from multimix.lab.recipes.schedule import Knots, Milestones
+from multimix.lab.recipes.settings import Knots, Milestones
 
 
 def test_milestones_fall_from_their_epoch_on():

@@ -8,10 +8,9 @@ import pytest
 
 import multimix as mm
 from multimix.lab.recipes import RECIPES, SCALES
-from multimix.lab.recipes.arms import arm_names, arm_settings
-from multimix.lab.recipes.schedule import Knots, Milestones
+from multimix.lab.recipes.base import arm_names, arm_settings
 from multimix.lab.recipes.serialise import apply_changes, describe, rebuild
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Settings
+from multimix.lab.recipes.settings import Augmentation, Data, Knots, Milestones, Network, Phase, Settings
 from multimix.methods import create, entries
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair

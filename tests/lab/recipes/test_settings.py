@@ -8,9 +8,8 @@ import torch
 
 import multimix as mm
 from multimix.lab.data import CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
-from multimix.lab.recipes.schedule import Milestones
 from multimix.lab.recipes.serialise import describe
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase, Running
+from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Phase, Running
 from trial import settings
 
 

@@ -9,7 +9,7 @@ from multimix.lab.evaluation import measure_named
 from multimix.lab.evaluation.predictions import READING
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
-from multimix.lab.recipes.arms import arm_names
+from multimix.lab.recipes.base import arm_names
 from multimix.lab.results.figures.samples import first_batch
 from multimix.lab.results.report import write_reports
 from multimix.lab.storage import read_rows

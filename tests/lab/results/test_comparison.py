@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from multimix.lab.recipes.schedule import Milestones
+from multimix.lab.recipes.settings import Milestones
 from multimix.lab.results.comparison import at_equal_budgets, cut_short, longest_schedules, minus_none, minus_one
 from multimix.lab.results.figures.recipe import budget_figures
 from multimix.lab.results.sweep_tables import budget_records, budget_tables, relative_budget

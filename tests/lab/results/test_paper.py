@@ -4,8 +4,7 @@ import pytest
 
 from multimix.lab.evaluation import MEASURES
 from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.arms import arm_names
-from multimix.lab.recipes.base import SCALES
+from multimix.lab.recipes.base import SCALES, arm_names
 from multimix.lab.results.paper import DEMO, TABLES, paper_table
 from multimix.lab.training.log import Outcome
 

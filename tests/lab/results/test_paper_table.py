@@ -7,7 +7,7 @@ from scipy import stats
 
 from browser import in_browser, in_frame
 from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.arms import arm_names
+from multimix.lab.recipes.base import arm_names
 from multimix.lab.results.paper import TABLES
 from multimix.lab.results.paper_table import fill, listing, page, records, tables
 from result_rows import result_row

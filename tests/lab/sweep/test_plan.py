@@ -7,7 +7,7 @@ import pytest
 
 from multimix import CutMix, NoMix
 from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.arms import arm_settings
+from multimix.lab.recipes.base import arm_settings
 from multimix.lab.sweep.plan import Entry, plan_sweep, rows_per_sample
 from multimix.lab.training.loop import Training
 from multimix.lab.training.run import engine

@@ -10,8 +10,7 @@ from accelerate import Accelerator
 
 import multimix as mm
 from multimix.lab.data import Loader, Splits
-from multimix.lab.recipes.schedule import Knots, Milestones
-from multimix.lab.recipes.settings import Augmentation, Data, Network, Phase
+from multimix.lab.recipes.settings import Augmentation, Data, Knots, Milestones, Network, Phase
 from multimix.lab.training.checkpoint import Checkpoint, weights_digest
 from multimix.lab.training.loop import Diverged, Training
 from multimix.methods.samix.block import NewBlock

@@ -3,7 +3,7 @@
 import pytest
 
 from multimix.lab.recipes import recipe
-from multimix.lab.recipes.arms import arm_names
+from multimix.lab.recipes.base import arm_names
 from multimix.lab.storage import read_rows
 from multimix.lab.training.run import planned, train
 from real_data import real_folder

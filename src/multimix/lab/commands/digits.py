@@ -5,15 +5,12 @@ from typing import Annotated
 
 import tyro
 
-from .options import Quick, RebuildReport, StudyFolder
+from .options import Quick, RebuildReport, StudyFolder, StudySeeds
 
 
 def digits(
     *,
-    seeds: Annotated[
-        int | None,
-        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
-    ] = None,
+    seeds: StudySeeds = None,
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
     methods: Annotated[
         tuple[str, ...],

@@ -46,7 +46,7 @@ def recipes() -> Table:
 def methods() -> Table:
     """Every name that ``--method`` takes."""
     from ...methods import entries
-    from ..recipes.arms import STRATEGIES, counts_k
+    from ..recipes.base import STRATEGIES, counts_k
 
     lines = [[", ".join(entry.names), entry.summary, "steps" if counts_k(entry.name) else ""] for entry in entries()]
     lines += [[name, strategy.about, "factor" if counts_k(name) else ""] for name, strategy in STRATEGIES.items()]

@@ -41,6 +41,10 @@ Changes = Annotated[
 
 # Of the studies that need no data: demo, digits, points, variance.
 Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
+StudySeeds = Annotated[
+    int | None,
+    tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
+]
 RebuildReport = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
 StudyFolder = Annotated[
     Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")

@@ -11,16 +11,14 @@ from ..evaluation.cache import collect_runs
 from ..evaluation.runner import evaluate_places
 from ..recipes import RECIPES
 from ..recipes import recipe as named_recipe
-from ..recipes.arms import STRATEGIES, arm_names
-from ..recipes.base import Recipe, Scale
+from ..recipes.base import STRATEGIES, Recipe, Scale, arm_names
 from ..results.comparison import studies
 from ..results.findings import findings
 from ..results.recipe_table import recipe_table
 from ..results.report import write_reports
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
-from ..sweep.plan import arm_runs, plan_sweep
-from ..sweep.stored import Stored, entries, store_plan
+from ..sweep.plan import Stored, arm_runs, plan_sweep, store_plan
 from ..sweep.workers import train_runs
 from ..terminal import note
 from ..training.run import RESULTS
@@ -63,7 +61,7 @@ def run(
 def _train(recipe: Recipe, scale: Scale, methods: Sequence[str], ks: Sequence[int], seeds: int, out: Path) -> None:
     asked: dict[str, Any] = {"methods": (NoMix.name, *methods), "ks": tuple(sorted(set(ks))), "seeds": tuple(range(seeds))}
     planned = plan_sweep(recipe, scale=scale, **asked)
-    store_plan(out, Stored(recipe.name, scale, equal=("steps",), changes={}, runs=entries(planned), **asked))
+    store_plan(out, Stored(recipe.name, scale, equal=("steps",), changes={}, runs=tuple(one.entry for one in planned), **asked))
     failures = train_runs([one.run for one in planned], data=DATA, out=out, engine=Here(), note=note)
     if len(failures) == len(planned):
         raise ValueError(f"every run failed; see {failures[0].log}")

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from .options import RUNS, Changes, DataFolder, OutFolder, Rebuild, RecipeName, ScaleName, Seeds, changes_of, data_folder
+from .options import (
+    RUNS,
+    Changes,
+    DataFolder,
+    FollowName,
+    OutFolder,
+    Rebuild,
+    RecipeName,
+    ScaleName,
+    Seeds,
+    changes_of,
+    data_folder,
+)
 
 if TYPE_CHECKING:
     from ..recipes.base import Recipe, Scale
@@ -28,6 +40,7 @@ def sweep(
     ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="With how many interpolations each.")] = (1, 5),
     seeds: Seeds = (0, 1, 2),
     scale: ScaleName = "paper",
+    follow: FollowName = "text",
     equal: Annotated[
         tuple[Literal["steps", "samples", "compute"], ...],
         tyro.conf.arg(
@@ -88,15 +101,14 @@ def sweep(
     from ..recipes import recipe as named_recipe
     from ..results.table import counted
     from ..sweep.engines import make_engine
-    from ..sweep.plan import EQUALS, plan_sweep
+    from ..sweep.plan import EQUALS, Stored, plan_sweep, store_plan
     from ..sweep.progress import run_label
-    from ..sweep.stored import Stored, entries, store_plan
     from ..sweep.workers import train_runs
     from ..terminal import note
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("multimix sweep starts its processes by itself; torchrun is for multimix train")
-    chosen, folder, changes = named_recipe(recipe), data_folder(data), changes_of(set_)
+    chosen, folder, changes = named_recipe(recipe, follow), data_folder(data), changes_of(set_)
     if rebuild:
         return _report(chosen, scale, out)
     settings = chosen.settings(scale)
@@ -112,7 +124,8 @@ def sweep(
     try:
         costs, failures = _costs(chosen, asked, how, folder, out, runner) if "compute" in equal else (None, [])
         planned = plan_sweep(chosen, equal=equal, costs=costs, **how, **asked)
-        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries(planned), **asked))
+        entries = tuple(one.entry for one in planned)
+        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries, **asked))
         count = counted(len({one.run.folder for one in planned}), "run")
         note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
         failures += train_runs([one.run for one in planned], data=folder, out=out, engine=runner, retry=retry, note=note)

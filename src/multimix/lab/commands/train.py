@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ...sampling import rank
-from .options import RUNS, Changes, DataFolder, OutFolder, Rebuild, RecipeName, ScaleName, Seeds, changes_of, data_folder
+from .options import (
+    RUNS,
+    Changes,
+    DataFolder,
+    FollowName,
+    OutFolder,
+    Rebuild,
+    RecipeName,
+    ScaleName,
+    Seeds,
+    changes_of,
+    data_folder,
+)
 
 if TYPE_CHECKING:
     from ..recipes.base import Recipe, Scale
@@ -37,6 +49,7 @@ def train(
     ] = None,
     seeds: Seeds = (0,),
     scale: ScaleName = "paper",
+    follow: FollowName = "text",
     data: DataFolder = None,
     out: OutFolder = RUNS,
     skip_bad: Annotated[bool, tyro.conf.arg(help="Leave out files that cannot be read, and count them.")] = False,
@@ -64,7 +77,7 @@ def train(
 
     if rank() > 0 and (show or rebuild):
         return
-    chosen = recipes.recipe(recipe)
+    chosen = recipes.recipe(recipe, follow)
     changes = changes_of(set_) | ({"data.skip_bad": "true"} if skip_bad else {})
     runs = planned(chosen, scale=scale, method=method, k=k, seeds=seeds, changes=changes)
     if show:

@@ -17,7 +17,7 @@ from ..data.imagenet import has_boxes
 from ..data.reading import without_bad
 from ..data.tiny_imagenet import tiny_imagenet_files
 from ..nets import network_from_path
-from ..recipes.arms import counts_k
+from ..recipes.base import counts_k
 from ..recipes.settings import Data, Settings
 from ..training.checkpoint import Which, load_run, weights_digest
 from ..training.log import Epoch, read_epochs

@@ -1,10 +1,9 @@
 """Which methods can be shown on two pictures, with which options, and what has to be said about those that need more."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from ...methods import Method, PairMethod
-from ...methods.registry import Entry, entry
+from ...methods.registry import Entry, Look, entry
 from ...methods.style.small_pair import SketchPair
 from .steps import FIRST_BODY, SECOND_BODY
 
@@ -14,19 +13,12 @@ MIXES_HIDDEN = "it mixes hidden layers, which have no pixels"
 LEFT_OUT = (MIXES_NOTHING, MIXES_HIDDEN)
 
 
-class Words(NamedTuple):
-    """What differs from training: ``short`` for the figure, in few short lines, and ``whole`` for the page."""
-
-    short: str = ""
-    whole: str = ""
-
-
-POINTS = Words(
-    f"points, not pictures:\nA is a {FIRST_BODY},\nB is a {SECOND_BODY}",
-    f"It mixes clouds of points, not pictures: A is a {FIRST_BODY} and B a {SECOND_BODY}, and the colour of a point says "
+POINTS = Look(
+    short=f"points, not pictures:\nA is a {FIRST_BODY},\nB is a {SECOND_BODY}",
+    whole=f"It mixes clouds of points, not pictures: A is a {FIRST_BODY} and B a {SECOND_BODY}, and the colour of a point says "
     "how much of it comes from B. All points are equally salient here.",
 )
-SALIENCY = Words("saliency is\nthe contrast", "Saliency here is the contrast of the pictures.")
+SALIENCY = Look(short="saliency is\nthe contrast", whole="Saliency here is the contrast of the pictures.")
 
 
 def obstacle(known: Entry, side: int = 64) -> str | None:
@@ -66,11 +58,11 @@ def train_ahead(methods: Iterable[Method], note: Callable[[str], None]) -> None:
         pair.trained()
 
 
-def words(method: Method) -> Words:
-    """What is not as it would be in training."""
+def words(method: Method) -> Look:
+    """What is not as it would be in training: ``short`` for the figure and ``whole`` for the page."""
     own = entry(method.name).look
     if own.short or own.whole:
-        return Words(own.short, own.whole)
+        return own
     if method.layout == "points":
         return POINTS
-    return SALIENCY if "saliency" in method.traits.needs else Words()
+    return SALIENCY if "saliency" in method.traits.needs else own

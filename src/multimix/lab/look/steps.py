@@ -34,7 +34,7 @@ def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: i
     if own is not None:
         return Steps(*own(method, a, b, lam, generator, contrast))
     if isinstance(method, PairMethod):
-        return (_mix_clouds if method.layout == "points" else _mix_pair)(method, a, b, lam, generator)
+        return _mix_pair(method, a, b, lam, generator)
     return _mix_alone(method, a, b, lam, generator)
 
 
@@ -74,18 +74,16 @@ def _own_steps(method: Method) -> Callable[..., tuple[Tensor, Tensor]] | None:
 
 
 def _mix_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
-    x = torch.stack([a, b])
-    given = {"saliency": contrast(x)} if "saliency" in method.traits.needs else {}
+    points = method.layout == "points"
+    x = clouds() if points else torch.stack([a, b])
+    given = {"saliency": torch.ones(2, POINTS) if points else contrast(x)} if "saliency" in method.traits.needs else {}
     # p = 1: a batch that happens to stay unmixed would leave nothing to look at.
     plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
-    return Steps(plan.mix(x)[::2], plan.lam[:, 0])
-
-
-def _mix_clouds(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:
-    x, given = clouds(), {"saliency": torch.ones(2, POINTS)} if "saliency" in method.traits.needs else {}
-    plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
-    drawn = zip(plan.mix(x)[::2], plan.mask[:, 0, 0], strict=True)
-    return Steps(torch.stack([cloud_picture(cloud, share, a.shape[-1]) for cloud, share in drawn]), plan.lam[:, 0])
+    images = plan.mix(x)[::2]
+    if points:
+        drawn = zip(images, plan.mask[:, 0, 0], strict=True)
+        images = torch.stack([cloud_picture(cloud, share, a.shape[-1]) for cloud, share in drawn])
+    return Steps(images, plan.lam[:, 0])
 
 
 def _mix_alone(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:

@@ -32,8 +32,7 @@ from typing import Any
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
 from .base import METHODS, REDUCED, Follow, Recipe, Scale
-from .schedule import Milestones
-from .settings import Augmentation, Data, Network, Running, Settings
+from .settings import Augmentation, Data, Milestones, Network, Running, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
 

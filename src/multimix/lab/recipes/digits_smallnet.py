@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from ...methods import NoMix
 from .base import REDUCED, Recipe, Row, Scale
-from .schedule import Cosine
-from .settings import Data, Network, Settings
+from .settings import Cosine, Data, Network, Settings
 
 RATE, EPOCHS, SMOKE_EPOCHS = 0.05, 100, 8
 

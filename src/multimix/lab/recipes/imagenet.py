@@ -23,8 +23,7 @@ from typing import Any
 from ...methods import NoMix
 from .base import METHODS, REDUCED, Follow, Recipe, Scale
 from .cifar100 import INPUT_TOO
-from .schedule import Knots
-from .settings import Augmentation, Data, Network, Optimizer, Phase, Running, Settings
+from .settings import Augmentation, Data, Knots, Network, Optimizer, Phase, Running, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 100, 20, 3
 SMALLER = 16  # times smaller batches than the protocol's, and with them the rates

@@ -21,7 +21,7 @@ IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str
 def describe(settings: Any) -> dict[str, Any]:
     """Every field by its dotted name, as a JSON value; where a field may hold one of several classes, one line names the class.
 
-    >>> from multimix.lab.recipes.schedule import Milestones
+    >>> from multimix.lab.recipes.settings import Milestones
     >>> describe(Milestones(0.1, at=(3.0,)))
     {'rate': 0.1, 'at': [3.0], 'factor': 0.1, 'warmup': 0.0}
     """
@@ -72,7 +72,7 @@ def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:
     All change together: a dataclass checks its values once, when all new ones are in. What it raises is passed on. Not by tyro,
     which takes neither lists in lists nor a word where an object may be, too.
 
-    >>> from multimix.lab.recipes.schedule import Milestones
+    >>> from multimix.lab.recipes.settings import Milestones
     >>> apply_changes(Milestones(0.1), {"rate": "0.2", "at": "100, 200"})
     Milestones(rate=0.2, at=(100.0, 200.0), factor=0.1, warmup=0.0)
     """

@@ -1,7 +1,11 @@
 """What a run is: everything that decides its result, typed and frozen; apart from it, how this machine does it."""
 
 import ast
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from torch import nn
@@ -15,7 +19,6 @@ from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResized
 from ..data.augment import Step
 from ..nets import network
 from ..storage import digest
-from .schedule import Schedule
 from .serialise import describe
 
 Part = Literal["validation", "test"]
@@ -124,6 +127,89 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
+class Milestones:
+    """A schedule, as the others below: the learning rate as a function of the epoch, which grows by 1/steps with every step.
+
+    It is ``rate``, multiplied by ``factor`` from each of the epochs ``at`` on; before that a linear ``warmup`` of so many epochs.
+    """
+
+    rate: float
+    at: tuple[float, ...] = ()
+    factor: float = 0.1
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", tuple(map(float, self.at)))  # 100 and 100.0 are one setting with one digest
+        _check_ascending("at", self.at)
+        if not self.rate > 0 or not self.factor > 0 or not self.warmup >= 0:
+            raise ValueError(
+                f"rate and factor must be positive and warmup at least 0, got {self.rate:g}, {self.factor:g} and {self.warmup:g}"
+            )
+
+    def at_epoch(self, epoch: float) -> float:
+        """The learning rate at a moment of training."""
+        rate = self.rate * self.factor ** bisect_right(self.at, epoch)
+        return rate * epoch / self.warmup if epoch < self.warmup else rate
+
+    def squeezed(self, factor: float) -> "Milestones":
+        """The same course in ``factor`` times the epochs."""
+        return Milestones(self.rate, tuple(epoch * factor for epoch in self.at), self.factor, self.warmup * factor)
+
+
+@dataclass(frozen=True)
+class Knots:
+    """Straight lines between ``points`` (epoch, rate); two points at one epoch are a jump, before and after them it is level."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise ValueError("points must hold at least one (epoch, rate), got none")
+        object.__setattr__(self, "points", tuple((float(epoch), float(rate)) for epoch, rate in self.points))
+        _check_ascending("epochs of points", [epoch for epoch, _ in self.points], ties=True)
+        if any(rate < 0 for _, rate in self.points):
+            raise ValueError(f"rates must be at least 0, got {min(rate for _, rate in self.points):g}")
+
+    def at_epoch(self, epoch: float) -> float:
+        """The learning rate at a moment of training; at a jump, the one after it."""
+        after = bisect_right([at for at, _ in self.points], epoch)
+        if after == 0:
+            return self.points[0][1]
+        if after == len(self.points):
+            return self.points[-1][1]
+        (left, low), (right, high) = self.points[after - 1 : after + 1]
+        return low + (high - low) * (epoch - left) / (right - left)
+
+    def squeezed(self, factor: float) -> "Knots":
+        """The same course in ``factor`` times the epochs."""
+        return Knots(tuple((epoch * factor, rate) for epoch, rate in self.points))
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From ``rate`` down to 0 after ``epochs``, along half a wave of a cosine."""
+
+    rate: float
+    epochs: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epochs", float(self.epochs))
+        if not self.rate > 0 or not self.epochs > 0:
+            raise ValueError(f"rate and epochs must be positive, got {self.rate:g} and {self.epochs:g}")
+
+    def at_epoch(self, epoch: float) -> float:
+        """The learning rate at a moment of training."""
+        return self.rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1.0))) / 2
+
+    def squeezed(self, factor: float) -> "Cosine":
+        """The same course in ``factor`` times the epochs."""
+        return Cosine(self.rate, self.epochs * factor)
+
+
+Schedule = Milestones | Knots | Cosine
+
+
+@dataclass(frozen=True)
 class Phase:
     """From ``epoch`` on, other sizes; and a ``clean_weight`` in place of that of the method, if that has one."""
 
@@ -213,3 +299,8 @@ class Settings:
         """A word for everything that decides the result."""
         decisive = {name: value for name, value in describe(self).items() if not name.startswith(MACHINE_FIELDS)}
         return digest(decisive)[:10]
+
+
+def _check_ascending(name: str, values: Sequence[float], ties: bool = False) -> None:
+    if any(a > b or (a == b and not ties) for a, b in pairwise(values)):
+        raise ValueError(f"{name} must ascend, got {', '.join(f'{value:g}' for value in values)}")

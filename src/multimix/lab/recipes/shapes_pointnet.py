@@ -18,8 +18,7 @@ from typing import Any
 
 from ...methods import NoMix
 from .base import REDUCED, Recipe, Row, Scale
-from .schedule import Milestones
-from .settings import Data, Network, Settings
+from .settings import Data, Milestones, Network, Settings
 
 EPOCHS, SMOKE_EPOCHS = 200, 8
 SCHEDULE = Milestones(0.03, (100, 150))

@@ -21,8 +21,7 @@ from typing import Any
 
 from ...methods import NoMix
 from .base import METHODS, REDUCED, Recipe, Scale
-from .schedule import Milestones
-from .settings import Data, Network, Running, Settings
+from .settings import Data, Milestones, Network, Running, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
 SCHEDULE = Milestones(0.003, (10, 20))

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from ...methods import NoMix
 from .base import REDUCED, Recipe, Row, Scale
-from .schedule import Knots
-from .settings import Augmentation, Data, Network, Optimizer, Running, Settings
+from .settings import Augmentation, Data, Knots, Network, Optimizer, Running, Settings
 
 EPOCHS, SMOKE_EPOCHS = 160, 2
 NORM = ("final_norm=True",)

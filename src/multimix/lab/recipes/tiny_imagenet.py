@@ -22,8 +22,7 @@ from ...methods import NoMix
 from ...methods.samix.block import NewBlock
 from .base import METHODS, REDUCED, Follow, Recipe, Scale
 from .cifar100 import INPUT_TOO
-from .schedule import Milestones
-from .settings import Augmentation, Data, Network, Running, Settings
+from .settings import Augmentation, Data, Milestones, Network, Running, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
 SCHEDULE = Milestones(0.2, (600, 900))

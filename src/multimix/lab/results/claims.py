@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ..statistics import Paired, paired
 from .paper import Claim
 from .table import Cell, Table, difference_cell
 
 Verdict = Literal["seen", "not seen", "opposite", "too few runs", "not run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 RULE = (
     "rule: the difference is taken seed by seed over the seeds that both have; its 95 % t-interval on the claimed side of 0 is "
     "seen, on the other side opposite, around 0 not seen; fewer than two common seeds, or no spread to judge by, are too few runs"

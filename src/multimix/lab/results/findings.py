@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from ..recipes.arms import counts_k
+from ..recipes.base import counts_k
 from .comparison import Compared, comparable_lines, compare
 from .rows import BASELINE, ECE, Aggregate, Line
 from .table import counted, signed

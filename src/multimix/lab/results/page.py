@@ -4,45 +4,8 @@ import base64
 import html
 import re
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
-
-STYLE = """
-  :root {
-    color-scheme: light dark;
-    --paper: #f6f5f2; --sheet: #fff; --ink: #1d1d22; --soft: #5c5c66; --line: #dddbd4; --mark: #1f5fbf;
-  }
-  @media (prefers-color-scheme: dark) {
-    :root { --paper: #141417; --sheet: #1e1e23; --ink: #ececf0; --soft: #a4a4b0; --line: #34343c; --mark: #7db1ff; }
-  }
-  * { box-sizing: border-box; }
-  body { margin: 0; background: var(--paper); color: var(--ink); }
-  body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-  main { max-width: 1240px; margin: 0 auto; padding: 24px 20px 40px; }
-  h1 { margin: 0 0 8px; font-size: 1.7rem; line-height: 1.2; }
-  h2 { margin: 32px 0 8px; font-size: 1.2rem; }
-  p { margin: 8px 0; max-width: 74ch; }
-  .lead { color: var(--soft); }
-  nav { display: flex; flex-wrap: wrap; gap: 6px 16px; margin: 14px 0; font-size: .92rem; }
-  a { color: var(--mark); }
-  .finding { border-left: 4px solid var(--mark); padding: 4px 14px; background: var(--sheet); }
-  .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; margin: 12px 0; }
-  table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
-  th, td { padding: 6px 12px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
-  th:first-child, td:first-child { text-align: left; }
-  tr:last-child td { border-bottom: 0; }
-  th { color: var(--soft); font-weight: 600; }
-  td.long { white-space: normal; overflow-wrap: anywhere; min-width: 12ch; }
-  .below { color: var(--soft); font-size: .88rem; margin: -6px 2px 12px; }
-  .notes { color: var(--soft); font-size: .88rem; margin: 0 0 12px; padding-left: 20px; max-width: 100ch; }
-  figure { margin: 12px 0; }
-  figure img { width: 100%; height: auto; display: block; background: #fff; border: 1px solid var(--line); border-radius: 10px; }
-  figure.small img { width: auto; max-width: 100%; }
-  figcaption { color: var(--soft); font-size: .9rem; padding: 6px 2px; max-width: 74ch; }
-  code, pre { font: .9em ui-monospace, "DejaVu Sans Mono", monospace; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 10px 14px; }
-  pre { background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; }
-  @media (max-width: 480px) { main { padding: 16px 14px 32px; } th, td { padding: 5px 8px; } h1 { font-size: 1.4rem; } }
-"""
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -51,11 +14,13 @@ def document(title: str, lead: str, parts: Sequence[str], *, contents: bool = Fa
     """A complete page; ``parts`` are HTML, made by the functions below. ``contents`` puts a list of its sections first."""
     if contents:
         parts = [_contents(parts), *parts]
+    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<title>{html.escape(title)}</title>\n<link rel="icon" href="data:,">\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n'
+        f'<title>{html.escape(title)}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'
         + "\n".join(parts)
         + "\n</main>\n</body>\n</html>\n"
@@ -65,6 +30,16 @@ def document(title: str, lead: str, parts: Sequence[str], *, contents: bool = Fa
 def heading(words: str) -> str:
     """A section's title, which links can lead to."""
     return f'<h2 id="{_anchor(words)}">{html.escape(words)}</h2>'
+
+
+def subheading(words: str) -> str:
+    """A title inside a section."""
+    return f"<h3>{html.escape(words)}</h3>"
+
+
+def details(words: str, content: str) -> str:
+    """HTML that is folded away below ``words`` until somebody asks for it."""
+    return f"<details><summary>{html.escape(words)}</summary>{content}</details>"
 
 
 def paragraph(words: str, *, finding: bool = False) -> str:

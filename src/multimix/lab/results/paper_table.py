@@ -13,12 +13,11 @@ from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from ..recipes import SCALES, recipe
-from ..recipes.arms import arm_names
-from ..recipes.base import Follow, Scale
+from ..recipes.base import Follow, Scale, arm_names
 from ..statistics import Summary, summary
-from ..storage import make_folder, write_atomically
+from ..storage import write_files
 from .claims import RULE, Judged, judge, verdict_table
-from .page import document, heading
+from .page import document, subheading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
 from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
@@ -197,14 +196,14 @@ def _ours(entry: Entry, column: Column) -> Cell:
     if whole is None:
         return entry.state
     mean, half = parts(mean_cell(whole, column.places))
-    spread = f"SD {number(whole.sd, column.places)}" if math.isfinite(whole.sd) else ""
+    spread = f"SD\u00a0{number(whole.sd, column.places)}" if math.isfinite(whole.sd) else ""
     return mean, ", ".join(filter(None, (half, spread, f"n = {whole.n}")))
 
 
 def _paper(value: Value | None) -> Cell:
     if value is None:
         return NOTHING
-    return number(value.mean), "" if value.sd is None else f"SD {number(value.sd)}"
+    return number(value.mean), "" if value.sd is None else f"SD\u00a0{number(value.sd)}"
 
 
 def _tested(one: Judged | None, column: Column) -> Cell:
@@ -296,18 +295,15 @@ def page_parts(filled: FilledTable) -> list[str]:
     made: list[str] = []
     shown = tables(filled, 1)
     for table, column in zip([one for one in shown if one.heads[0] == "method"], filled.paper.columns, strict=True):
-        made += [heading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
+        made += [subheading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
     return made
 
 
 def write_exhibit(filled: FilledTable, out: Path) -> list[Path]:
     """The table as Markdown, CSV and a page."""
     texts = {"md": "\n".join(part.markdown() for part in tables(filled)), "csv": csv_text(records(filled)), "html": page(filled)}
-    make_folder(out)
-    written = [out / f"{filled.paper.kind}-{filled.paper.label.split()[1]}.{ending}" for ending in texts]
-    for path, text in zip(written, texts.values(), strict=True):
-        write_atomically(path, text.encode())
-    return written
+    name = f"{filled.paper.kind}-{filled.paper.label.split()[1]}"
+    return write_files(out, {f"{name}.{ending}": text.encode() for ending, text in texts.items()})
 
 
 def listing(rows: Rows, demo: Demo, every: Iterable[Exhibit] = EXHIBITS) -> rich.table.Table:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..recipes.arms import counts_k
+from ..recipes.base import counts_k
 from ..storage import write_files
 from ..training.log import LAST
 from .comparison import minus_none, minus_one

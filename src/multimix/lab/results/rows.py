@@ -7,10 +7,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from ..recipes.arms import arm_names, arm_settings, counts_k
-from ..recipes.base import Recipe, Scale
+from ..recipes.base import Recipe, Scale, arm_names, arm_settings, counts_k
 from ..recipes.serialise import describe
-from ..recipes.settings import MACHINE_FIELDS
+from ..recipes.settings import MACHINE_FIELDS, Settings
 from ..statistics import Summary, summary
 from ..sweep.plan import Equal
 from ..training.log import Epoch, Outcome, outcome
@@ -258,6 +257,11 @@ def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: _Group) -> Ite
         if digest != order[0] and not differs and processes[digest] == processes[order[0]]:
             differs = (f"digest = {digest}, not {order[0]}",)  # a number written in another way
         yield Line(arm, k, paper, digest, dict(sorted(runs[digest].items())), differs, changed[digest], processes[digest])
+
+
+def differences(here: Settings, there: Settings) -> tuple[str, ...]:
+    """Dotted names of settings that differ, with what they are here and there."""
+    return _differences(_plain(describe(here)), _plain(describe(there)))
 
 
 def _recipe_settings(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str, Any]:

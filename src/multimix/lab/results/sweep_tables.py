@@ -6,8 +6,7 @@ from pathlib import Path
 from ..recipes.base import Recipe, Scale
 from ..statistics import Paired
 from ..storage import write_files
-from ..sweep.plan import Equal
-from ..sweep.stored import Group, groups, read_plan
+from ..sweep.plan import Equal, Group, groups, read_plan
 from ..terminal import note
 from .comparison import at_equal_budgets, cut_short, longest_schedules, minus_none, minus_one
 from .recipe_table import k_column, line_record, not_corrected

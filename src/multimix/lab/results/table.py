@@ -181,13 +181,13 @@ def short(count: float | None) -> str:
     return f"{count:.0f}"
 
 
-def counted(count: int, thing: str) -> str:
+def counted(count: int, thing: str, plural: str = "s") -> str:
     """A count with its thing in singular or plural.
 
-    >>> counted(1, "run"), counted(3, "run")
-    ('1 run', '3 runs')
+    >>> counted(1, "run"), counted(3, "run"), counted(1200, "batch", "es")
+    ('1 run', '3 runs', '1,200 batches')
     """
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {thing}{'' if count == 1 else plural}"
 
 
 def parts(cell: Cell) -> tuple[str, str]:

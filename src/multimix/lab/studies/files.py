@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console, RenderableType
 
-from ..storage import make_folder, write_atomically
+from ..storage import write_files
 from ..terminal import tell
 
 
@@ -34,14 +34,10 @@ def write_study(
     findings: Sequence[str],
 ) -> StudyFiles:
     """Write ``STEM.html``, ``STEM.json`` and a ``STEM-NAME.png`` for each figure into the folder ``out``."""
-    out = Path(out)
-    make_folder(out)
     numbers = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    pictures = {out / f"{stem}-{name}.png": content for name, content in figures.items()}
-    files = {out / f"{stem}.html": page.encode(), out / f"{stem}.json": numbers.encode()} | pictures
-    for path, content in files.items():
-        write_atomically(path, content)
-    page_path, results_path, *_ = files
+    files = {f"{stem}.html": page.encode(), f"{stem}.json": numbers.encode()}
+    files |= {f"{stem}-{name}.png": content for name, content in figures.items()}
+    page_path, results_path, *pictures = write_files(Path(out), files)
     return StudyFiles(page_path, results_path, tuple(pictures), table, tuple(findings))
 
 

@@ -21,8 +21,7 @@ from ...sampling import seeded
 from ..data import Files, Loader, Split, Splits
 from ..data.reading import read_picture
 from ..nets import parameter_groups
-from ..recipes.schedule import Milestones
-from ..recipes.settings import Settings
+from ..recipes.settings import Milestones, Settings
 from ..storage import digest
 from .checkpoint import Checkpoint, flatten, unflatten
 from .evaluate import evaluate

@@ -20,8 +20,7 @@ from filelock import FileLock, Timeout
 
 from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
-from ..recipes.arms import arm_name, arm_settings, counts_k
-from ..recipes.base import Recipe, Scale
+from ..recipes.base import Recipe, Scale, arm_name, arm_settings, counts_k
 from ..recipes.serialise import apply_changes, describe
 from ..recipes.settings import Data, Settings
 from ..storage import append_row, make_folder, read_rows, write_atomically

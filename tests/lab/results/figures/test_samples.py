@@ -64,7 +64,7 @@ def test_what_is_remembered_is_shown_beside_it(monkeypatch):
     assert torch.equal(batch.x_pair, before[0])
     assert torch.equal(batch.y_pair, before[1])
     drawn = []
-    monkeypatch.setattr(samples, "_draw", lambda axes, shown, mean, std, title: drawn.append((shown, title)))
+    monkeypatch.setattr(samples, "_grid", lambda rows, chosen: drawn.extend(one for row in rows for one in row))
     samples_picture(batch, chosen, train.classes, pairs=2)
     for row in (0, 1):
         pictures, titles = zip(*drawn[4 * row : 4 * row + 4], strict=True)

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ...recipes.arms import counts_k
+from ...recipes.base import counts_k
 from ...statistics import Summary, summary
 from ...sweep.plan import Equal
 from ...training.log import Epoch

@@ -2,27 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...evaluation.calibration import Calibration, Scaling
+from ...evaluation.calibration import Bin, Calibration, Scaling
 from ...evaluation.error import proportion
 from ...statistics import Summary
+from ..table import counted
 from .style import BLUE, INK, LIGHT_BLUE, SOFT, VERMILION, panels, save, set_title
 
 COLUMNS = 4
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Samples with a confidence in (low, high], in per cent; the means are None without samples."""
-
-    low: float
-    high: float
-    count: int
-    right: int
-    confidence: float | None
-    accuracy: float | None
 
 
 class Panel(NamedTuple):
@@ -40,7 +28,7 @@ def reliability_figures(calibration: Calibration, title: str = "", scaling: Scal
     ``scaling`` adds a line that says what a temperature would leave of the error.
     """
     figure, [[upper], [lower]] = panels((5.2, 6.2), 2, 1, sharex=True, height_ratios=(3, 1))
-    bins = [Bin(one.low, one.high, one.count, one.right, one.confidence, one.accuracy) for one in calibration.bins]
+    bins = calibration.bins
     _draw_bars(upper, bins, 1.2)
     for place, one in enumerate(one for one in bins if one.count):
         interval = proportion(one.right, one.count)
@@ -50,7 +38,7 @@ def reliability_figures(calibration: Calibration, title: str = "", scaling: Scal
     upper.set(xlim=(0, 100), ylim=(0, 101), ylabel="accuracy (%)")
     _legend_above(upper, columns=4)
     _draw_counts(lower, calibration)
-    words = f"ECE {calibration.ece:.2f} % · {len(bins)} bins · {_samples(calibration.n)}"
+    words = f"ECE {calibration.ece:.2f} % · {len(bins)} bins · {counted(calibration.n, 'sample')}"
     set_title(figure, title, words, width=55, size=11)
     if scaling is not None:
         figure.supxlabel(_scaled(scaling), fontsize=8, color=SOFT, x=0.02, ha="left")
@@ -136,15 +124,11 @@ def _legend_above(axes: Any, columns: int) -> None:
     axes.legend(ncols=columns, fontsize=8, frameon=False, **place)
 
 
-def _samples(count: int) -> str:
-    return "1 sample" if count == 1 else f"{count:,} samples"
-
-
 def _scaled(scaling: Scaling) -> str:
     """What the temperature does, in words."""
     if scaling.temperature is None or scaling.ece is None:
-        return f"No temperature is the best on {_samples(scaling.fitted)} ({scaling.part})."
+        return f"No temperature is the best on {counted(scaling.fitted, 'sample')} ({scaling.part})."
     return (
-        f"Temperature {scaling.temperature:.3f}, fitted on {_samples(scaling.fitted)} ({scaling.part}):\n"
-        f"ECE {scaling.ece_before:.2f} % → {scaling.ece:.2f} % on {_samples(scaling.n)}."
+        f"Temperature {scaling.temperature:.3f}, fitted on {counted(scaling.fitted, 'sample')} ({scaling.part}):\n"
+        f"ECE {scaling.ece_before:.2f} % → {scaling.ece:.2f} % on {counted(scaling.n, 'sample')}."
     )

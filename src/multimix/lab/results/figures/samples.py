@@ -1,5 +1,6 @@
 """The samples a run has mixed, drawn again: those of the first update that mixes, bit for bit, as its network saw them."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -83,44 +84,36 @@ def _loader(now: Settings, seed: int, part: Split, processes: int) -> Loader:
 
 def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, pairs: int = 4) -> bytes:
     """PNG: for each of the first ``pairs`` samples itself, its K mixtures with their λ, and its partner."""
-    entry = settings.data.entry()
-    shown = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:pairs] or [0]
-    between = 0 if batch.mixed is None else len(batch.mixed)
-    sheet = Figure(figsize=(SIDE * max(4, between + 2), 0.35 + (SIDE + 0.2) * len(shown)), layout="constrained")
-    grid: Any = sheet.subplots(len(shown), between + 2, squeeze=False)
-    for row, i in zip(grid, shown, strict=True):
-        pictures = [batch.x[i], *([] if batch.mixed is None else batch.mixed[:, i]), batch.x_pair[i]]
-        words = [f"λ = {float(lam):.2f}" for lam in batch.lam[:, i]] if between else []
-        titles = [_short(classes[int(batch.y[i])]), *words, _short(classes[int(batch.y_pair[i])])]
-        for axes, picture, title in zip(row, pictures, titles, strict=True):
-            _draw(axes, picture, entry.mean, entry.std, title)
-    return png(sheet, dpi=110)
+    chosen = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:pairs] or [0]
+    mixed = batch.x.new_empty(0, *batch.x.shape) if batch.mixed is None else batch.mixed
+    rows = []
+    for i in chosen:
+        between = [(picture, f"λ = {float(lam):.2f}") for picture, lam in zip(mixed[:, i], batch.lam[:, i], strict=False)]
+        ends = (batch.x[i], classes[int(batch.y[i])]), (batch.x_pair[i], classes[int(batch.y_pair[i])])
+        rows.append([ends[0], *between, ends[1]])
+    return _grid(rows, settings)
 
 
 def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, count: int = 8) -> bytes:
     """PNG: the first ``count`` samples of a run that mixes nothing visible."""
-    entry = settings.data.entry()
     seen = batch.x if batch.mixed is None else batch.mixed[0]
-    count = min(count, len(seen))
-    sheet = Figure(figsize=(SIDE * max(4, count), 0.35 + SIDE + 0.2), layout="constrained")
-    grid: Any = sheet.subplots(1, count, squeeze=False)
-    for axes, picture, label in zip(grid[0], seen, batch.y, strict=False):
-        _draw(axes, picture, entry.mean, entry.std, _short(classes[int(label)]))
+    return _grid([[(picture, classes[int(label)]) for picture, label in zip(seen[:count], batch.y, strict=False)]], settings)
+
+
+def _grid(rows: Sequence[Sequence[tuple[Tensor, str]]], settings: Settings) -> bytes:
+    """Pictures with their titles, row by row, as PNG."""
+    entry, columns = settings.data.entry(), len(rows[0])
+    sheet = Figure(figsize=(SIDE * max(4, columns), 0.35 + (SIDE + 0.2) * len(rows)), layout="constrained")
+    grid: Any = sheet.subplots(len(rows), columns, squeeze=False)
+    for axes, (picture, title) in zip(grid.flat, (one for row in rows for one in row), strict=True):
+        axes.set_axis_off()
+        title = title if len(title) <= LONG else title[: LONG - 1] + "…"
+        axes.set_title(title, fontsize=7, color=SOFT, pad=2, parse_math=False)
+        if picture.ndim == 2:
+            axes.imshow(cloud_picture(picture, torch.zeros(len(picture)), PIXELS).permute(1, 2, 0).numpy())
+        elif len(picture) == 3:
+            mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (entry.mean, entry.std))
+            axes.imshow((picture * std + mean).permute(1, 2, 0).clamp(0, 1).numpy(), interpolation="nearest")
+        else:
+            axes.imshow(picture[0].numpy(), cmap="magma", interpolation="nearest", aspect="auto", origin="lower")
     return png(sheet, dpi=110)
-
-
-def _draw(axes: Any, picture: Tensor, mean: tuple[float, ...], std: tuple[float, ...], title: str) -> None:
-    axes.set_axis_off()
-    axes.set_title(title, fontsize=7, color=SOFT, pad=2, parse_math=False)
-    if picture.ndim == 2:
-        axes.imshow(cloud_picture(picture, torch.zeros(len(picture)), PIXELS).permute(1, 2, 0).numpy())
-    elif len(picture) == 3:
-        shape = (3, 1, 1)
-        pixels = picture * torch.tensor(std).reshape(shape) + torch.tensor(mean).reshape(shape)
-        axes.imshow(pixels.permute(1, 2, 0).clamp(0, 1).numpy(), interpolation="nearest")
-    else:
-        axes.imshow(picture[0].numpy(), cmap="magma", interpolation="nearest", aspect="auto", origin="lower")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONG else name[: LONG - 1] + "…"

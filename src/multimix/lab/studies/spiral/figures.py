@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...recipes.spiral import ARMS, COLLAPSED, SpiralArm, SpiralSettings
+from ...results.figures.style import INK, SOFT
 from .data import SpiralData, spiral_data
 from .findings import summaries
 from .runs import SpiralResult, SpiralRun
 from .training import net_with_weights
 
-INK, SOFT, WARNING = "#1d1d22", "#5c5c66", "#b3261e"
+WARNING = "#b3261e"
 CLASS_COLORS = ("#1f5fbf", "#d9700a")
 ARM_COLORS = ("#6b6b76", "#1f5fbf", "#a3308f")
 FIELD = LinearSegmentedColormap.from_list("share", ["#bcd3f5", "#ffffff", "#fbd7ae"])

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from ...recipes.spiral import ARMS, COLLAPSED, K1, K5, NONE, SpiralArm, SpiralSettings
+from ...results.table import signed
 from ...statistics import Paired, Summary, paired, summary
 from .runs import SpiralResult
 
@@ -86,11 +87,6 @@ def expectations(result: SpiralResult) -> list[tuple[str, str, bool]]:
 def points(difference: Paired) -> str:
     """``+7.95 ± 2.38``; without an interval if there is one seed only."""
     return signed(difference.mean) + ("" if math.isnan(difference.half) else f" ± {difference.half:.2f}")
-
-
-def signed(value: float) -> str:
-    """A number of points with its sign, to two places."""
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def p_value(p: float) -> str:

@@ -19,24 +19,17 @@ def read_demo(folder: Path) -> dict[Scale, DemoRuns]:
 
 
 def _runs(folder: Path, name: str) -> DemoRuns:
-    content = _read(folder / name)
-    expected = SpiralSettings() if name == FILES["paper"] else replace(SpiralSettings(), epochs=content["settings"]["epochs"])
-    if content["settings"] != asdict(expected):
+    path = folder / name
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        seeds, settings, epochs = content["seeds"], content["settings"], content["settings"]["epochs"]
+        accuracy = {arm: dict(zip(seeds, values, strict=True)) for arm, values in content["accuracy"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} is damaged: multimix demo --rebuild --out {folder} makes it again") from None
+    expected = SpiralSettings() if name == FILES["paper"] else replace(SpiralSettings(), epochs=epochs)
+    if settings != asdict(expected):
         return DemoRuns({}, (f"the runs in {folder} are left out, since their settings are not those of multimix demo",))
-    accuracy = {arm: dict(zip(content["seeds"], values, strict=True)) for arm, values in content["accuracy"].items()}
     collapsed = {arm.words: sum(value < COLLAPSED for value in accuracy.get(arm.name, {}).values()) for arm in ARMS}
     counts = ", ".join(f"{words}: {count}" for words, count in collapsed.items() if count)
     note = f"runs that collapsed, that is, ended below {COLLAPSED:.0f} % ({counts}): one moves a mean by a point or more"
     return DemoRuns(accuracy, (note,) if counts else ())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        seeds = len(content["seeds"])
-        sound = all(len(values) == seeds for values in content["accuracy"].values()) and "epochs" in content["settings"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        raise ValueError(f"{path} is damaged: multimix demo --rebuild --out {path.parent} makes it again")
-    return content

@@ -1,26 +1,25 @@
 """The report of the spiral, made from a finished result alone: page, figures, numbers and the tables for the terminal."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from ...recipes.spiral import ARMS, COLLAPSED
 from ...results.figures.style import png
 from ...results.page import document, heading, paragraph, picture, preformatted, table
+from ...results.table import NOTHING, Cell, Table, mean_cell, signed
 from ..files import StudyFiles, one_thread, write_study
 from .figures import accuracy_figure, boundary_figure, data_figure
-from .findings import collapsed, comparisons, expectations, findings, p_value, points, signed, summaries
+from .findings import collapsed, comparisons, expectations, findings, p_value, summaries
 from .runs import SpiralResult
 from .training import DEPTH, PARAMETERS, WIDTH
 
 PAPER_NOTE = "one run, generator and settings not published"
-PAIRED_CAPTION = (
+PAIRED_NOTE = (
     "Points of accuracy, seed by seed; all three trainings of a seed share data, initial weights and batches. Two-sided "
     f"p-values, not corrected for three comparisons. The paper's differences: {PAPER_NOTE}."
 )
@@ -45,8 +44,8 @@ def write_report(result: SpiralResult, out: str | Path, stem: str = "spiral") ->
             "accuracy": png(accuracy_figure(result)),
         }
         page = report_page(result, figures["accuracy"])
-    sentences, tables = findings(result), terminal_tables(result)
-    return write_study(out, stem, page=page, results=numbers(result), figures=figures, table=tables, findings=sentences)
+    tables = Group(accuracy_table(result), "", paired_table(result), "")
+    return write_study(out, stem, page=page, results=numbers(result), figures=figures, table=tables, findings=findings(result))
 
 
 def report_page(result: SpiralResult, accuracy: bytes) -> str:
@@ -57,20 +56,16 @@ def report_page(result: SpiralResult, accuracy: bytes) -> str:
         f"network trained {count} times without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5), on the same "
         f"{count} seeds."
     )
-    accuracy_caption = (
-        f"Per cent of {settings.samples - settings.train} clean test labels after the last epoch; n counts seeds. Collapsed: "
-        f"below {COLLAPSED:.0f} %. The paper's numbers: {PAPER_NOTE}."
-    )
     medians = "; ".join(f"{arm.words}: median {summaries(result)[arm.name].median:.2f} %" for arm in ARMS)
     expected = [[words, measured, "yes" if met else "no"] for words, measured, met in expectations(result)]
     parts = [
         heading("What the data show, and what they do not"),
         *(paragraph(sentence, finding=True) for sentence in findings(result)),
         heading("Accuracy on clean test labels"),
-        table(*accuracy_rows(result), caption=accuracy_caption),
+        *accuracy_table(result).html(),
         picture(accuracy, f"Accuracy of every seed under the three trainings. {medians}.", ACCURACY_CAPTION),
         heading("Paired differences over the same seeds"),
-        table(*paired_rows(result), caption=PAIRED_CAPTION),
+        *paired_table(result).html(),
         heading("Decision boundaries"),
         _side_by_side(_boundary_pictures(result)),
         paragraph(f"{BOUNDARY_CAPTION} {POINTS_CAPTION}"),
@@ -85,45 +80,35 @@ def report_page(result: SpiralResult, accuracy: bytes) -> str:
     return document("The noisy spiral: no mixup, manifold mixup, multi-mix", lead, parts)
 
 
-def terminal_tables(result: SpiralResult) -> Group:
-    """Both tables, narrow enough for a terminal."""
-    tables = []
-    for title, (head, rows) in (
-        ("Accuracy on clean test labels, %", accuracy_rows(result, short=True)),
-        ("Paired differences over the same seeds, in points", paired_rows(result, short=True)),
-    ):
-        tables.append(Table(title=title, title_justify="left"))
-        for number, words in enumerate(head):
-            tables[-1].add_column(words, justify="right" if number else "left", overflow="fold")
-        for row in rows:
-            tables[-1].add_row(*row)
-    return Group(tables[0], Text(), tables[1], Text(f"paper: {PAPER_NOTE}", style="dim"), Text())
-
-
-def accuracy_rows(result: SpiralResult, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: n, mean with interval, median, collapsed runs and the paper's number; ``short`` fits a terminal."""
-    head = ["training", "n", "mean ± 95 %", "median", "collapsed", "paper (one run)"]
-    rows = []
+def accuracy_table(result: SpiralResult) -> Table:
+    """Of every training n, mean with interval, median, collapsed runs, the paper's number, extremes and cost."""
+    heads = ["training", "n", "mean ± 95 %", "median", "collapsed", "paper (one run)", "lowest", "highest", "CPU s (per run)"]
+    lines: list[list[Cell]] = []
     for arm in ARMS:
-        summary, values = summaries(result)[arm.name], result.accuracies(arm)
-        mean = str(summary) if summary.n > 1 else f"{summary.mean:.2f}"
-        row = [arm.short if short else arm.words, str(summary.n), mean, f"{summary.median:.2f}", str(collapsed(result, arm))]
-        cost = sum(run.cpu_seconds for run in result.runs[arm.name]) / summary.n
-        spread = [] if short else [f"{min(values):.2f}", f"{max(values):.2f}", f"{cost:.2f}"]
-        rows.append([*row, f"{arm.paper:.2f}", *spread])
-    return head if short else [*head, "lowest", "highest", "CPU s per run"], rows
+        mean, values = summaries(result)[arm.name], result.accuracies(arm)
+        cost = sum(run.cpu_seconds for run in result.runs[arm.name]) / mean.n
+        numbers = [f"{arm.paper:.2f}", f"{min(values):.2f}", f"{max(values):.2f}", f"{cost:.2f}"]
+        lines.append([arm.words, str(mean.n), mean_cell(mean), f"{mean.median:.2f}", str(collapsed(result, arm)), *numbers])
+    settings = result.settings
+    note = (
+        f"Per cent of {settings.samples - settings.train} clean test labels after the last epoch; n counts seeds. Collapsed: "
+        f"below {COLLAPSED:.0f} %. The paper's numbers: {PAPER_NOTE}."
+    )
+    return Table("Accuracy on clean test labels, %", heads, lines, [note])
 
 
-def paired_rows(result: SpiralResult, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: mean difference with interval, seeds higher, both p-values, and the paper's difference."""
-    tests_head = ["p (t)", "p (Wilcoxon)", "paper"] if short else ["p (paired t)", "p (Wilcoxon)", "paper (one run)"]
-    rows = []
+def paired_table(result: SpiralResult) -> Table:
+    """Mean difference with interval, seeds higher, both p-values, and the paper's difference."""
+    heads = ["difference", "points ± 95 %", "higher in", "p (paired t)", "p (Wilcoxon)", "paper (one run)"]
+    lines: list[list[Cell]] = []
     for comparison in comparisons(result):
         found = comparison.paired
-        tests = [p_value(found.p_t), p_value(found.p_wilcoxon)] if found.n > 1 else ["–", "–"]
+        several = found.n > 1
+        mean = signed(found.mean), f"± {found.half:.2f}" if several else ""
+        tests = [p_value(found.p_t), p_value(found.p_wilcoxon)] if several else [NOTHING, NOTHING]
         name = f"{comparison.first.short} − {comparison.second.short}"
-        rows.append([name, points(found), f"{found.wins} of {found.n}", *tests, signed(comparison.paper)])
-    return ["difference", "points ± 95 %", "higher in", *tests_head], rows
+        lines.append([name, mean, f"{found.wins} of {found.n}", *tests, signed(comparison.paper)])
+    return Table("Paired differences over the same seeds, in points", heads, lines, [PAIRED_NOTE])
 
 
 def settings_text(result: SpiralResult) -> str:
@@ -167,26 +152,22 @@ def _nan_as_none(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value != value else value for name, value in values.items()}
 
 
-def _side_by_side(pictures: Sequence[str]) -> str:
+def _side_by_side(pictures: Iterable[str]) -> str:
     """Pictures side by side where there is room, below each other where there is not."""
     columns = "repeat(auto-fit, minmax(min(300px, 100%), 1fr))"
     return f'<div style="display: grid; gap: 0 12px; grid-template-columns: {columns}">{"".join(pictures)}</div>'
 
 
-def _boundary_pictures(result: SpiralResult) -> list[str]:
-    pictures = []
+def _boundary_pictures(result: SpiralResult) -> Iterator[str]:
     for arm in ARMS:
         run = result.median_run(arm)
         words = f"Decision boundary over the training points, {arm.words}, seed {run.seed}: {run.accuracy:.2f} % right."
-        pictures.append(picture(png(boundary_figure(result, [arm]), dpi=PANEL_DPI), words))
-    return pictures
+        yield picture(png(boundary_figure(result, [arm]), dpi=PANEL_DPI), words)
 
 
-def _data_pictures(result: SpiralResult) -> list[str]:
+def _data_pictures(result: SpiralResult) -> Iterator[str]:
     settings, seed = result.settings, result.seeds[0]
     wrong = f"Two interleaved spiral arms; {settings.flipped} of {settings.train} training labels are flipped."
+    yield picture(png(data_figure(settings, seed, ["training"]), dpi=PANEL_DPI), wrong)
     clean = "The same two arms as the test split shows them, every label right."
-    return [
-        picture(png(data_figure(settings, seed, ["training"]), dpi=PANEL_DPI), wrong),
-        picture(png(data_figure(settings, seed, ["test"]), dpi=PANEL_DPI), clean),
-    ]
+    yield picture(png(data_figure(settings, seed, ["test"]), dpi=PANEL_DPI), clean)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ....batch import mixed_forward
 from ....checks import check_batch, check_finite, check_labels
-from ....forward import mixed_forward
 from ....methods.base import unmixed_plan
 from ....mixing import mix
 from ....plan import Plan, SharePlan
@@ -48,7 +48,8 @@ class Gradients:
         """``[R, D]``: R batches of the pairs ``own, other [R, B]`` (indices of samples) at the shares ``lam [R, K, 1 or B]``."""
         batch = own.shape[1]
         if layer is None:
-            return self._mixed_input(self.x[own], self.x[other], self.target[own], self.target[other], lam)
+            x, y = (_mixed(part[own], part[other], lam) for part in (self.x, self.target))
+            return self._over(self._input_loss, x.shape[1], x, y)
         # Both ends of a pair run up to the layer; of the two mixed rows that come out the first is the pair's.
         partner = torch.arange(2 * batch).roll(batch).expand(len(own), -1)
         share = lam if lam.shape[2] == 1 else torch.cat([lam, lam], dim=2)
@@ -84,14 +85,6 @@ class Gradients:
         x, y = (torch.stack(part).flatten(1, 2) for part in (mixed, target))
         x, y = (part.reshape(batches, -1, *part.shape[2:]) for part in (x, y))
         return self._over(self._input_loss, x.shape[1], x, y).reshape(len(plans), -1, self.size)
-
-    def _mixed_input(self, x: Tensor, x_pair: Tensor, y: Tensor, y_pair: Tensor, lam: Tensor) -> Tensor:
-        def mixed(z: Tensor, z_pair: Tensor) -> Tensor:
-            share = lam.reshape(*lam.shape, *[1] * (z.ndim - 2))
-            return mix(z.unsqueeze(1), z_pair.unsqueeze(1), share).flatten(1, 2)
-
-        rows = lam.shape[1] * x.shape[1]
-        return self._over(self._input_loss, rows, mixed(x, x_pair), mixed(y, y_pair))
 
     def _mixed_hidden(self, rows: Tensor, partner: Tensor, share: Tensor, layer: str, keep: int) -> Tensor:
         y = self.target[rows]
@@ -161,6 +154,12 @@ def check_fixed(model: nn.Module, x: Tensor) -> None:
 def leading(rows: Tensor, k: int) -> Tensor:
     """``[K·B, …]`` as ``[K, B, …]``."""
     return rows.reshape(k, -1, *rows.shape[1:])
+
+
+def _mixed(z: Tensor, z_pair: Tensor, lam: Tensor) -> Tensor:
+    """``[R, K·B, …]``: batches ``z [R, B, …]`` mixed with their partners at the shares ``lam [R, K, 1 or B]``."""
+    share = lam.reshape(*lam.shape, *[1] * (z.ndim - 2))
+    return mix(z.unsqueeze(1), z_pair.unsqueeze(1), share).flatten(1, 2)
 
 
 def _soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -1,17 +1,17 @@
-"""The report of the variance study: the two propositions as they hold, figures, tables, and the table for the terminal."""
+"""The report of the variance study: figures and tables; what the two propositions say is in `propositions.html`."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from rich.table import Table
 
-from ...results.figures.style import png
-from ...results.page import document, heading, paragraph, picture, preformatted, table
+from ...results.figures.style import GREY, INK, LINE, panels, png
+from ...results.page import document, heading, paragraph, picture, table
+from ...results.table import NOTHING, Table
 from ...storage import environment
 from ..files import StudyFiles, write_study
 from .cases import FULL, QUICK, Data, VarianceSettings
@@ -20,72 +20,6 @@ from .measure import Pairing
 from .parts import ratio
 from .study import SAMPLERS, Setup, Unit, VarianceResult, run_study
 from .theory import crossover, large_batch_variance, multimix_variance
-
-# Short lines without columns, since they wrap on a phone.
-SYMBOLS = """\
-g(pair, λ): the gradient of the loss of one mixed sample
-g̃: its mean over B pairs and K values of λ, the gradient of one step
-Var[g̃] = E‖g̃ − E g̃‖² = E‖g̃‖² − ‖E g̃‖²: the trace of the covariance matrix
-V = Var[g(pair, λ)], over pairs and λ
-V_pairs = Var_pairs[E_λ g]: what is left when λ is averaged out
-V_λ = Var_λ[E_pairs g]: what is left when pairs are averaged out"""
-
-FIRST = """\
-λ_1 … λ_K shared by the batch:
-  Var[g̃] = (V + (K−1)·V_pairs + (B−1)·V_λ) / (K·B)
-K values of λ for each pair:
-  Var[g̃] = (V + (K−1)·V_pairs) / (K·B)"""
-
-SECOND = """\
-mixup of K·B pairs, one λ:
-  (V + (K·B−1)·V_λ) / (K·B)
-mixup of K·B pairs, a λ for each:
-  V / (K·B)
-multi-mix is at most mixup with one λ, for any K > 1, where
-  B ≥ B_0 = V_pairs / V_λ"""
-
-PERMUTATION = """\
-E‖g̃‖² = (p₀ + (B−1)·p₁ + p₂ + p₄ + 2(B−2)·(p₃ + p₅) + (B−2)(B−3)·p₆) / B²
-the mean product ⟨g, g⟩ of two pairs:
-  p₀: i→i with itself, p₁: i→j with itself, p₂: i→i and j→j, p₃: i→i and j→k,
-  p₄: i→j and j→i, p₅: i→j and j→k, p₆: i→j and k→l
-of which one in K has the same λ on both sides"""
-
-IDENTITY_WORDS = (
-    "The variance is E‖g̃‖² − ‖E g̃‖²: the squared norm of the mean gradient is taken off. The paper prints (E‖g̃‖)², the "
-    "square of the mean norm, which is never smaller, so that its expression comes out too low; and its definition of the "
-    "large batch's variance in Proposition 2 lacks the square. The squared norm E‖g̃‖² itself is a sound surrogate: it differs "
-    "from the variance by ‖E g̃‖², which does not depend on K."
-)
-FIRST_WORDS = (
-    "Proposition 1. For pairs drawn independently of each other, and λ drawn independently of them and of each other, the "
-    "variance falls with K, towards V_pairs / B and no further:"
-)
-SECOND_WORDS = (
-    "Proposition 2. Multi-mix with B pairs and mixup with K·B pairs put K·B mixed samples through the network. If that mixup "
-    "shares a single λ among all its pairs, multi-mix has the lower variance from a certain batch size on:"
-)
-LIMIT_WORDS = (
-    "Proposition 2 rests on the single shared λ. With a λ for each pair, V ≥ V_pairs makes V / (K·B) the smallest of all: "
-    "large-batch mixup then never has the higher variance, at any B."
-)
-PERMUTATION_WORDS = (
-    "Both proofs need independent pairs. Training pairs a batch with a permutation of itself, so every sample is in two pairs "
-    "and the closed form does not hold. That case has an exact expression too, by the seven ways in which two pairs of a "
-    "permutation can meet:"
-)
-
-
-def propositions() -> list[str]:
-    """The page's first section."""
-    return [
-        heading("What the two propositions say, and when"),
-        *(preformatted(SYMBOLS), paragraph(IDENTITY_WORDS)),
-        *(paragraph(FIRST_WORDS), preformatted(FIRST)),
-        *(paragraph(SECOND_WORDS), preformatted(SECOND), paragraph(LIMIT_WORDS)),
-        *(paragraph(PERMUTATION_WORDS), preformatted(PERMUTATION)),
-    ]
-
 
 TITLE = "The variance of multi-mix's gradient"
 LEAD = (
@@ -112,23 +46,14 @@ def variance(
     """
     chosen = settings or (QUICK if quick else FULL)
     results = run_study(on=on, settings=chosen, out=out, rebuild=rebuild, progress=progress, note=note)
-    return write_report(results, out, "variance-quick" if quick else "variance")
-
-
-def write_report(results: Sequence[VarianceResult], out: str | Path, stem: str) -> StudyFiles:
-    """The page, the JSON file and the figures."""
     sentences = {result.settings.data: findings(result) for result in results}
     figures: dict[str, bytes] = {result.settings.data: variance_figure(result) for result in results}
-    content = {
-        "written_with": environment(),
-        "findings": sentences,
-        "data": {result.settings.data: result.plain() for result in results},
-    }
+    numbers = {result.settings.data: result.plain() for result in results}
     return write_study(
         out,
-        stem,
+        "variance-quick" if quick else "variance",
         page=report_page(results, sentences, figures),
-        results=content,
+        results={"written_with": environment(), "findings": sentences, "data": numbers},
         figures=figures,
         table=terminal_table(results),
         findings=[f"{data}: {sentence}" for data, each in sentences.items() for sentence in each],
@@ -137,7 +62,7 @@ def write_report(results: Sequence[VarianceResult], out: str | Path, stem: str) 
 
 def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequence[str]], figures: Mapping[str, bytes]) -> str:
     """The whole page as HTML."""
-    parts = propositions()
+    parts = [files(__package__).joinpath("propositions.html").read_text(encoding="utf-8")]
     for result in results:
         data = result.settings.data
         parts += [heading(NAMES[data]), paragraph(_description(result))]
@@ -152,16 +77,17 @@ def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequ
 
 def terminal_table(results: Sequence[VarianceResult]) -> Table:
     """Variance against K with one λ per batch, measured and by formula, for both pairings."""
-    found = Table(title="trace variance of the gradient, one λ per batch, iid; ± is a 95 % interval")
-    for words in ("data", "K", "independent pairs", "closed form", "permutation", "exact"):
-        found.add_column(words, justify="left" if words == "data" else "right")
+    lines = []
     for result in results:
         for k in result.settings.ks:
             exact = result.exact(k)
             independent, permuted = (interval(result.at(pairing, k).variance) for pairing in ("independent", "permutation"))
-            row = [result.settings.data, str(k), independent, number(result.formula(k).value), permuted]
-            found.add_row(*row, "–" if exact is None else number(exact), end_section=k == result.settings.ks[-1])
-    return found
+            formula = number(result.formula(k).value)
+            lines.append(
+                [result.settings.data, str(k), independent, formula, permuted, NOTHING if exact is None else number(exact)]
+            )
+    heads = ["data", "K", "independent pairs", "closed form", "permutation", "exact"]
+    return Table("trace variance of the gradient, one λ per batch, iid; ± is a 95 % interval", heads, lines, keys=2)
 
 
 def _description(result: VarianceResult) -> str:
@@ -213,7 +139,7 @@ def _k_table(result: VarianceResult) -> str:
                 [
                     f"λ per {'pair' if per_pair else 'batch'}, K = {k}",
                     *(interval(free.variance), interval(formula), f"{ratio(free.variance, formula).value:.3f}"),
-                    *(interval(bound.variance), "–" if exact is None else number(exact), relative),
+                    *(interval(bound.variance), NOTHING if exact is None else number(exact), relative),
                     interval(bound.squared_norm),
                 ]
             )
@@ -259,15 +185,14 @@ def _methods(results: Sequence[VarianceResult]) -> list[str]:
     ]
 
 
-BLUE, ORANGE, GREY, LINE, INK = "#1f5fbf", "#c8641b", "#6b6b75", "#e4e2dc", "#1d1d22"
+BLUE, ORANGE = "#1f5fbf", "#c8641b"
 COLOURS = {False: BLUE, True: ORANGE}
 LAM_NAMES = {False: "one λ per batch", True: "a λ per pair"}
 
 
 def variance_figure(result: VarianceResult) -> bytes:
     """PNG with three panels."""
-    sheet = Figure(figsize=(12.5, 4.6), layout="constrained")
-    independent, permuted, sizes = sheet.subplots(1, 3)
+    sheet, [[independent, permuted, sizes]] = panels((12.5, 4.6), 1, 3)
     _against_k(independent, result, "independent")
     _against_k(permuted, result, "permutation")
     top = max(axes.get_ylim()[1] for axes in (independent, permuted))
@@ -308,7 +233,6 @@ def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
     if pairing == "permutation":
         axes.plot(ks, [result.formula(k).value for k in ks], color=GREY, lw=1.2, ls="--")
     axes.set_xticks(ks)
-    _plain(axes)
 
 
 def _around_crossover(axes: Any, result: VarianceResult) -> None:
@@ -334,10 +258,3 @@ def _around_crossover(axes: Any, result: VarianceResult) -> None:
     axes.set(xscale="log", yscale="log", xlabel="B, pairs per step of multi-mix", ylabel="trace variance")
     axes.set_title("multi-mix against a large batch", fontsize=10.5)
     axes.legend(fontsize=7.5, frameon=False, loc="lower left")
-    _plain(axes)
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=LINE, lw=0.6)
-    axes.set_axisbelow(True)
