@@ -37,7 +37,7 @@ class PaperRow(NamedTuple):
         return self.arm, self.k
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Column:
     """One measurement: ``value`` of the runs of ``recipe``, an outcome's or an evaluation's by its dotted name.
 
@@ -75,7 +75,7 @@ class Claim(NamedTuple):
     second: Key | float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exhibit:
     """A table or figure of the paper. ``notes`` are what to know about its numbers: where its text and its tables differ, what
     it leaves open, and what is done here. A figure that shows pictures has no columns.
