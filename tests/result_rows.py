@@ -18,12 +18,15 @@ BASE = Settings(
     batch=100,
     augment=Augmentation(flip=True),
 )
-ROWS = (Row("none", 1, 23.53), Row("mixup", 1, 22.49), Row("mixup", 5), Row("puzzlemix", 5, 19.19))
+ROWS = (("none", 1, 23.53), ("mixup", 1, 22.49), ("mixup", 5), ("puzzlemix", 5, 19.19))
+PAPER = {}  # what a made-up paper reports, by recipe, arm and K; tests/lab/results/conftest.py shows it to the tests
 ENVIRONMENT = {"commit": "abc1234", "torch": "2.13.0", "threads": "2"}
 
 
-def made_up_recipe(rows=ROWS, **options):
-    return Recipe("made_up", "A made-up table", "", lambda scale: BASE, tuple(rows), **options)
+def made_up_recipe(rows=ROWS, name="made_up", **options):
+    """Rows are arm, K and, if the paper has one, its number."""
+    PAPER.update({(name, arm, k): number for arm, k, *numbers in rows for number in numbers})
+    return Recipe(name, "A made-up table", "", lambda scale: BASE, tuple(Row(arm, k) for arm, k, *_ in rows), **options)
 
 
 def epochs_of(errors, seconds=2.0, norms=None, selection=None):

@@ -76,7 +76,7 @@ RECIPE = Recipe(
     title="Trial",
     about="for tests",
     settings=plain_settings,
-    rows=(Row("none"), Row("mixup", 1, 22.49), Row("mixup", 3)),
+    rows=(Row("none"), Row("mixup"), Row("mixup", 3)),
     options={"manifoldmix": {"layers": (None, "stage1")}, "cutout": {"length": 4}, "samix": {"block": NewBlock("stage1")}},
 )
 

@@ -4,14 +4,15 @@ from dataclasses import asdict, replace
 import pytest
 from scipy import stats
 
-from multimix.lab.recipes import RECIPES
-from multimix.lab.recipes.spiral import ARMS, SpiralSettings
-from multimix.lab.results.paper import TABLES
+from multimix.lab.recipes import RECIPES, recipe
+from multimix.lab.recipes.spiral import SpiralSettings
+from multimix.lab.results.paper import exhibit
 from multimix.lab.results.paper_table import fill, largest_scale
 from multimix.lab.studies.spiral.finished import read_demo
 from result_rows import result_row
 
-CIFAR, TIME = RECIPES["cifar100_preact_resnet18"], RECIPES["training_time"]
+CIFAR, RESNEXT = RECIPES["cifar100_preact_resnet18"], RECIPES["cifar100_resnext29_4_24"]
+ERRORS, SPIRAL, ECE = exhibit("table", "I"), exhibit("figure", "4"), exhibit("table", "VIII")
 LAST = {("none", 1): [80.0, 82.0, 84.5], ("cutmix", 1): [79.0, 83.0, 81.0], ("puzzlemix", 5): [78.0, 79.5, 80.0, 70.0]}
 
 
@@ -28,7 +29,9 @@ def cell(found, label, column=0):
 
 
 def minus(found, label, column=0):
-    return found.multi_mix_minus([row.label for row in found.paper.rows].index(label), column)
+    """The difference behind the claim that multi-mix is better than a row."""
+    key = next(row.key for row in found.paper.rows if row.label == label)
+    return next((one.test for one in found.judged if (one.claim.second, one.claim.column) == (key, column)), None)
 
 
 def spiral_json(folder, name="spiral.json", seeds=(0, 1, 2), **settings):
@@ -38,75 +41,82 @@ def spiral_json(folder, name="spiral.json", seeds=(0, 1, 2), **settings):
 
 
 def test_values_are_the_reported_errors_by_seed():
-    found = fill(TABLES[2], "small", rows_of(), {})
-    assert cell(found, "no mixing").values == {0: 80.0, 1: 82.0, 2: 84.5}
-    assert cell(found, "no mixing").summary.mean == pytest.approx(82.166666667)
-    assert (cell(found, "no mixing").paper, cell(found, "no mixing").state) == (23.53, "")
-    assert cell(found, "cutout").state == cell(found, "no mixing", 1).state == "not run at this scale"
-    assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not run at this scale", 19.89)
-    assert "not run at this scale: multimix train cifar100_preact_resnet18 --scale small; " in "\n".join(found.notes)
+    found = fill(ERRORS, "small", rows_of(), {})
+    assert cell(found, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
+    assert cell(found, "no mixup").summary.mean == pytest.approx(82.166666667)
+    assert (cell(found, "no mixup").paper, cell(found, "no mixup").state) == ((23.53, 0.39), "")
+    assert cell(found, "cutout").state == cell(found, "no mixup", 1).state == "not run at this scale"
+    assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not run at this scale", (19.89, 0.28))
+    assert "not run at this scale: multimix reproduce --only I --scale small" in "\n".join(found.notes)
     # At paper scale the median of the last ten epochs is reported.
-    found = fill(TABLES[2], "paper", rows_of(scale="paper"), {})
-    assert cell(found, "no mixing").values[0] == (95.0 + 80.0) / 2
+    found = fill(ERRORS, "paper", rows_of(scale="paper"), {})
+    assert cell(found, "no mixup").values[0] == (95.0 + 80.0) / 2
 
 
 def test_the_test_is_paired_over_common_seeds():
-    found = fill(TABLES[2], "small", rows_of(), {})
-    test = minus(found, "no mixing")
+    found = fill(ERRORS, "small", rows_of(), {})
+    test = minus(found, "no mixup")
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     assert (test.n, test.mean) == (3, pytest.approx(-3.0))
     assert test.p_t == pytest.approx(outside.pvalue)
     low, high = outside.confidence_interval()
     assert test.half == pytest.approx((high - low) / 2)
-    assert minus(found, "multi-mix, K = 5") is None
-    assert minus(found, "cutout") is minus(found, "no mixing", 1) is None
-    one = fill(TABLES[2], "small", rows_of({("none", 1): [80.0], ("puzzlemix", 5): [78.0, 79.0]}), {})
-    assert minus(one, "no mixing") is None
+    assert minus(found, "multi-mix (puzzle, K = 5)") is None
+    assert minus(found, "cutout") is minus(found, "no mixup", 1) is None
+    one = fill(ERRORS, "small", rows_of({("none", 1): [80.0], ("puzzlemix", 5): [78.0, 79.0]}), {})
+    assert minus(one, "no mixup") is None
 
 
 def test_only_runs_with_the_recipes_settings_count_and_the_others_are_counted():
     changed = rows_of({("none", 1): [10.0, 11.0, 12.0, 13.0]}, general={"epochs": 7})
     others = rows_of({("cutmix", 5): [70.0]})
-    found = fill(TABLES[2], "small", [*changed, *rows_of(), *others], {})
-    assert cell(found, "no mixing").values == {0: 80.0, 1: 82.0, 2: 84.5}
+    found = fill(ERRORS, "small", [*changed, *rows_of(), *others], {})
+    assert cell(found, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
     notes = "\n".join(found.notes)
     assert "left out of cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
     assert "cifar100_preact_resnet18 has 1 run without a row in the paper's table (cutmix K = 5)" in notes
-    found = fill(TABLES[2], "small", changed, {})
-    assert cell(found, "no mixing").state == "not run at this scale"
+    found = fill(ERRORS, "small", changed, {})
+    assert cell(found, "no mixup").state == "not run at this scale"
 
 
 def test_runs_without_the_evaluation_are_not_evaluated_and_the_command_is_told():
-    rows = rows_of()
+    rows = rows_of(recipe=RECIPES["imagenet"])
     rows[0]["evaluations"] = {"calibration": {"numbers": {"ece": 12.5, "mce": None}}}
-    found = fill(TABLES[8], "small", rows, {})
-    assert cell(found, "no mixing").values == {0: 12.5}
+    found = fill(ECE, "small", rows, {})
+    assert cell(found, "no mixup").values == {0: 12.5}
     assert (cell(found, "cutmix").state, cell(found, "FMix").state) == ("not evaluated", "not run at this scale")
     assert "not evaluated: multimix evaluate RUNS --on calibration" in found.notes
-    assert not any("--on" in note for note in fill(TABLES[8], "small", rows[:1], {}).notes)
-    assert not any("--on" in note for note in fill(TABLES[2], "small", rows, {}).notes)
+    assert not any("--on" in note for note in fill(ECE, "small", rows[:1], {}).notes)
+    assert not any("--on" in note for note in fill(ERRORS, "small", rows, {}).notes)
 
 
 def test_one_run_may_hold_the_numbers_of_all_k():
-    rows = [result_row(TIME, "puzzlemix", 1, seed, [90.0], scale="small", seconds=2.0) for seed in range(2)]
+    rows = [result_row(RESNEXT, "puzzlemix", 1, seed, [90.0], scale="small") for seed in range(3)]
     for seed, row in enumerate(rows):
-        row["evaluations"] = {"training_time": {"numbers": {"k1": 1.0, "k3": 2.5, "k5": 4.0 + seed}}}
-    found = fill(TABLES[11], "small", rows, {})
-    assert cell(found, "K = 5", 1).values == {0: 4.0, 1: 5.0}
-    assert (cell(found, "K = 7", 1).state, cell(found, "K = 5", 0).state) == ("not evaluated", "not run at this scale")
-    assert cell(found, "K = 1", 0).values == {0: 2.0, 1: 2.0}
-    assert minus(found, "K = 3", 1).mean == pytest.approx(2.0)
+        numbers = {"increase_1": 0.0, "increase_3": 150.0 + seed, "increase_5": 450.0 + seed}
+        row["evaluations"] = {"training_time": {"numbers": numbers}}
+    found = fill(exhibit("figure", "7"), "small", rows, {})
+    assert cell(found, "K = 5").values == {0: 450.0, 1: 451.0, 2: 452.0}
+    assert cell(found, "K = 7").state == "not evaluated"
+    assert [one.verdict for one in found.judged] == ["seen", "opposite", "not run", "not run"]
+
+
+def test_a_recipe_that_follows_the_code_counts_the_runs_of_the_code():
+    code = recipe("tiny_imagenet", "code")
+    rows = [result_row(code, "puzzlemix", 5, seed, [95.0, 70.0], scale="small") for seed in range(2)]
+    assert not cell(fill(ERRORS, "small", rows, {}), "multi-mix (puzzle, K = 5)", 3).values
+    assert cell(fill(ERRORS, "small", rows, {}, "code"), "multi-mix (puzzle, K = 5)", 3).values == {0: 70.0, 1: 70.0}
 
 
 def test_the_spiral_is_read_from_the_demo(tmp_path):
     spiral_json(tmp_path)
-    found = fill(TABLES[1], "paper", [], read_demo(tmp_path))
+    found = fill(SPIRAL, "paper", [], read_demo(tmp_path))
     assert cell(found, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
-    assert minus(found, "manifold mixup, K = 1").mean == pytest.approx(2 / 3)
+    assert minus(found, "manifold mixup").mean == pytest.approx(2 / 3)
     assert any("ended below 70 % (no mixup: 1)" in note for note in found.notes)
-    assert cell(fill(TABLES[1], "small", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
+    assert cell(fill(SPIRAL, "small", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
     spiral_json(tmp_path, noise=0.5)
-    found = fill(TABLES[1], "paper", [], read_demo(tmp_path))
+    found = fill(SPIRAL, "paper", [], read_demo(tmp_path))
     assert cell(found, "no mixup").state == "not run at this scale"
     assert any("left out" in note for note in found.notes)
 
@@ -120,19 +130,14 @@ def test_a_damaged_file_of_the_demo_is_one_sentence(tmp_path, text):
 
 def test_the_largest_scale_with_runs_is_taken(tmp_path):
     small, smoke = rows_of(), rows_of(scale="smoke")
-    assert largest_scale(TABLES[2], [*smoke, *small], {}) == "small"
-    assert largest_scale(TABLES[2], [*smoke, *rows_of(scale="paper")], {}) == "paper"
-    assert largest_scale(TABLES[2], smoke, {}) == "smoke"
-    assert largest_scale(TABLES[3], smoke, {}) is None
-    assert largest_scale(TABLES[1], smoke, {}) is None
+    assert largest_scale(ERRORS, [*smoke, *small], {}) == "small"
+    assert largest_scale(ERRORS, [*smoke, *rows_of(scale="paper")], {}) == "paper"
+    assert largest_scale(ERRORS, smoke, {}) == "smoke"
+    assert largest_scale(exhibit("table", "III"), smoke, {}) is None
+    assert largest_scale(SPIRAL, smoke, {}) is None
     spiral_json(tmp_path, "spiral-quick.json", epochs=200)
-    assert largest_scale(TABLES[1], [], read_demo(tmp_path)) == "smoke"
-    assert cell(fill(TABLES[1], "smoke", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0
+    assert largest_scale(SPIRAL, [], read_demo(tmp_path)) == "smoke"
+    assert cell(fill(SPIRAL, "smoke", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0
     spiral_json(tmp_path)
-    assert largest_scale(TABLES[1], [], read_demo(tmp_path)) == "paper"
-    assert largest_scale(TABLES[2], [], {}) is None
-
-
-def test_the_arms_of_the_spiral_are_those_of_the_study():
-    rows = [(row.arm, row.k, row.label, TABLES[1].columns[0].paper_number(row.key)) for row in TABLES[1].rows]
-    assert rows == [(arm.name, arm.k, arm.words, arm.paper) for arm in ARMS]
+    assert largest_scale(SPIRAL, [], read_demo(tmp_path)) == "paper"
+    assert largest_scale(ERRORS, [], {}) is None

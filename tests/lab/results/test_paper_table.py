@@ -8,11 +8,12 @@ from scipy import stats
 from browser import in_browser, in_frame
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.base import arm_names
-from multimix.lab.results.paper import TABLES
+from multimix.lab.results.paper import EXHIBITS, exhibit
 from multimix.lab.results.paper_table import fill, listing, page, records, tables
 from result_rows import result_row
 
-CIFAR = RECIPES["cifar100_preact_resnet18"]
+CIFAR, ERRORS = RECIPES["cifar100_preact_resnet18"], exhibit("table", "I")
+NUMBERED = [one for one in EXHIBITS if one.columns]
 LAST = {("none", 1): [80.0, 82.0, 84.5], ("cutmix", 1): [79.0], ("puzzlemix", 5): [78.0, 79.5, 80.0]}
 
 
@@ -28,7 +29,7 @@ def everything(table, scale="small"):
     """Two runs for every cell of a table, with numbers as wide as they come."""
     rows = []
     for name in table.recipes:
-        for arm, k in {row.key for row in table.rows if row.arm in arm_names()}:
+        for arm, k in {row.key for row in table.rows if row.arm in arm_names()} | {(arm, k) for _, arm, k in table.trainings}:
             for seed in range(2):
                 evaluations = {}
                 for column in table.columns:
@@ -64,7 +65,7 @@ def cells(text):
     return {line[0]: dict(zip(lines[0][1:], line[1:], strict=True)) for line in lines[2:]}
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+@pytest.mark.parametrize("table", NUMBERED, ids=lambda table: table.label)
 def test_without_results_the_whole_table_of_the_paper_is_shown(table):
     found = fill(table, "small", [], {})
     text = on_terminal(found, 100)
@@ -74,16 +75,14 @@ def test_without_results_the_whole_table_of_the_paper_is_shown(table):
     assert "not run at this scale" in states
     for row in table.rows:
         for column in table.columns:
-            value = column.paper_number(row.key)
-            assert value is None or f"{value:.2f}" in text
-    assert "the numbers of tables are ours" in text
+            value = column.paper.get(row.key)
+            assert value is None or f"{value.mean:.2f}" in text
+            assert value is None or value.sd is None or f"SD\u00a0{value.sd:.2f}" in text
     assert "minus it" not in text
-    assert ("the paper's number is not known here" in " ".join(text.split())) == any(
-        entry.paper is None for entry in found.cells.values()
-    )
+    assert f"the paper's claims: {len(table.claims)} not run" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("table", [table for table in TABLES.values() if table.number > 1], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [table for table in NUMBERED if table.name != "spiral"], ids=lambda table: table.label)
 def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table):
     found = fill(table, "small", everything(table), {})
     assert all(entry.values for (i, _), entry in found.cells.items())
@@ -97,38 +96,41 @@ def test_a_full_table_fits_into_a_hundred_columns_and_no_number_is_broken(table)
 
 
 def test_cells_have_mean_interval_and_n_beside_the_papers_number_and_the_test():
-    found = fill(TABLES[2], "small", rows_of(), {})
+    found = fill(ERRORS, "small", rows_of(), {})
     first, second = tables(found)
     assert (
         first.title
-        == "Table 2: Test error on CIFAR-100 and Tiny-ImageNet (small scale: a reduced study, not the paper's setting)"
+        == "Table I: Test error on CIFAR-100 and Tiny-ImageNet (small scale: a reduced study, not the paper's setting)"
     )
-    assert (second.title, first.notes) == ("Table 2: continued", [])
+    assert (second.title, first.notes) == ("Table I: continued", [])
     lines = cells(first.markdown())
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     low, high = outside.confidence_interval()
+    spread = stats.tstd([80.0, 82.0, 84.5])
     half = stats.sem([80.0, 82.0, 84.5]) * stats.t.ppf(0.975, 2)
-    assert lines["no mixing"] == {
-        "CIFAR-100 (PreActResNet18)": f"82.17 ± {half:.2f}, n = 3",
-        "paper (other scale)": "21.93",  # of the second network; the first has the same head
-        "multi-mix (minus it)": f"−3.00 ± {(high - low) / 2:.2f}, p = {outside.pvalue:.3f}",
+    assert lines["no mixup"] == {
+        "CIFAR-100 (PreActResNet18)": f"82.17 ± {half:.2f}, SD\u00a0{spread:.2f}, n = 3",
+        "paper (other scale)": "21.93 SD\u00a00.52",  # of the second network; the first has the same head
+        "multi-mix (minus it)": f"−3.00 ± {(high - low) / 2:.2f}, p = {outside.pvalue:.3f}, not seen",
         "CIFAR-100 (WRN16-8)": "not run at this scale",
     }
     assert lines["cutmix"]["CIFAR-100 (PreActResNet18)"] == "79.00 n = 1"
-    assert lines["multi-mix, K = 5"]["multi-mix (minus it)"] == lines["cutmix"]["multi-mix (minus it)"] == "–"
-    assert [row[2] for row in first.lines][:2] == ["23.53", "22.49"]
+    assert lines["multi-mix (puzzle, K = 5)"]["multi-mix (minus it)"] == "–"
+    assert lines["cutmix"]["multi-mix (minus it)"] == "too few runs"
+    assert [row[2] for row in first.lines][:2] == [("23.53", "SD\u00a00.39"), ("22.49", "SD\u00a00.21")]
     notes = "\n".join(second.notes)
-    assert "1 comparison\n" in notes
+    assert "the paper's claims: 1 not seen" in notes
+    assert "rule: the difference is taken seed by seed" in notes
     assert (
         "lowest mean, CIFAR-100 (PreActResNet18): ours cutmix with 79.00 (of 3 rows); "
-        "the paper's multi-mix, K = 5 with 19.19 (of 10 rows)" in notes
+        "the paper's multi-mix (puzzle, K = 5) with 19.19 (of 10 rows)" in notes
     )
     assert "do not compare with those of this small scale" in notes
     assert "2.29" in notes
 
 
 def test_at_paper_scale_the_papers_numbers_compare():
-    found = fill(TABLES[2], "paper", rows_of("paper"), {})
+    found = fill(ERRORS, "paper", rows_of("paper"), {})
     assert tables(found)[0].title.endswith("(paper scale)")
     assert tables(found)[0].heads[2] == "paper"
     assert "do not compare" not in "\n".join(tables(found)[-1].notes)
@@ -140,50 +142,64 @@ def test_the_best_mean_is_the_highest_where_that_is_better_and_ties_are_named():
         result_row(RECIPES["imagenet"], arm, 1, 0, scale="small", evaluations={"localization": {"numbers": {"reference": value}}})
         for arm, value in (("none", 50.0), ("mixup", 55.0), ("cutmix", 55.0))
     ]
-    notes = tables(fill(TABLES[4], "small", rows, {}))[-1].notes
-    assert "highest mean, IoU ≥ 0.5, class (reference): ours input mixup and cutmix with 55.00 (of 3 rows)" in notes
+    notes = tables(fill(exhibit("table", "IV"), "small", rows, {}))[-1].notes
+    assert "highest mean, IoU ≥ 0.5, class (code): ours input mixup and cutmix with 55.00 (of 3 rows)" in notes
     assert "in per cent, higher is better" in notes
 
 
 def test_records_are_in_full():
-    found = fill(TABLES[2], "small", rows_of(), {})
+    found = fill(ERRORS, "small", rows_of(), {})
     by_key = {(record["column"], record["label"]): record for record in records(found)}
     assert len(by_key) == 40
-    record = by_key["CIFAR-100 (PreActResNet18)", "no mixing"]
+    record = by_key["CIFAR-100 (PreActResNet18)", "no mixup"]
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     assert record["mean"] == pytest.approx((80 + 82 + 84.5) / 3, abs=1e-12)
-    assert record["multimix_minus_p"] == pytest.approx(outside.pvalue, abs=1e-12)
-    shown = ("table", "recipe", "field", "arm", "k", "n", "seeds", "state", "paper", "paper_compares", "multimix_minus_n")
-    expected = (2, "cifar100_preact_resnet18", "last", "none", 1, 3, "0 1 2", "", 23.53, "no", 3)
+    assert record["difference_p"] == pytest.approx(outside.pvalue, abs=1e-12)
+    shown = (
+        "in_paper",
+        "recipe",
+        "field",
+        "arm",
+        "k",
+        "n",
+        "seeds",
+        "state",
+        "paper",
+        "paper_sd",
+        "paper_compares",
+        "difference_n",
+        "verdict",
+    )
+    expected = ("Table I", "cifar100_preact_resnet18", "last", "none", 1, 3, "0 1 2", "", 23.53, 0.39, "no", 3, "not seen")
     assert tuple(record[name] for name in shown) == expected
     single = by_key["CIFAR-100 (PreActResNet18)", "cutmix"]
-    assert (single["n"], single["mean"], single["half"], single["multimix_minus"]) == (1, 79.0, None, None)
+    assert (single["n"], single["mean"], single["half"], single["difference"]) == (1, 79.0, None, None)
     assert by_key["CIFAR-100 (WRN16-8)", "cutmix"]["state"] == "not run at this scale"
 
 
-def test_the_list_says_what_fills_a_table_and_how_much_there_is():
+def test_the_list_says_how_much_there_is():
     console = Console(width=100, file=io.StringIO())
     console.print(listing(rows_of(), {}))
     text = console.file.getvalue()
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
-    lines = [line for line in text.splitlines() if re.match(r"\d", line)]
-    assert [line.split()[:2] for line in lines] == [[str(table.number), table.name] for table in TABLES.values()]
-    assert "3 of 40 cells" in lines[1]
-    assert "not run" in lines[0]
-    assert "evaluate --on calibration" in text
-    assert "the numbers of tables are ours" in text
+    lines = [line for line in text.splitlines() if re.match(r"Table|Fig", line)]
+    assert [line.split()[:3] for line in lines if "Table" in line] == [
+        [*one.label.split(), one.name] for one in EXHIBITS if one.kind == "table"
+    ]
+    assert "3 of 40 cells" in lines[0]
+    assert "not run" in lines[2]
 
 
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_has_room_on_every_screen(width, tmp_path):
     path = tmp_path / "table.html"
-    path.write_text(page(fill(TABLES[2], "small", rows_of(), {})))
+    path.write_text(page(fill(ERRORS, "small", rows_of(), {})))
     seen = in_frame(path, width, tmp_path)
     assert (seen["requests"], seen["widths"][0]) == ([], width)
     assert seen["widths"][1] <= width
     for words in (
-        "Table 2: Test error",
+        "Table I: Test error",
         "small scale",
         "Tiny-ImageNet (PreActResNet18)",
         "82.17 ±",

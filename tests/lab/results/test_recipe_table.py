@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from multimix.lab.recipes.base import Row
 from multimix.lab.results.recipe_table import recipe_csv, recipe_table, write_recipe_results
 from multimix.lab.results.rows import aggregate
 from multimix.lab.storage import append_row, read_rows
@@ -171,7 +170,7 @@ def test_notes_on_rows_are_in_the_terminal_and_in_markdown():
 
 
 def test_eighty_columns_are_enough_for_every_number():
-    recipe = made_up_recipe([Row("none", 1, 23.53), Row("batch_augmentation_mixup", 5, 20.0)], metric="selected")
+    recipe = made_up_recipe([("none", 1, 23.53), ("batch_augmentation_mixup", 5, 20.0)], metric="selected")
     rows = []
     for seed in range(3):
         for (arm, k), base in ((("none", 1), 60.0), (("batch_augmentation_mixup", 5), 50.0)):
@@ -190,7 +189,7 @@ def test_eighty_columns_are_enough_for_every_number():
 
 
 def test_words_of_a_recipe_are_no_markup():
-    recipe = made_up_recipe([Row("none")])
+    recipe = made_up_recipe([("none", 1)], "alone")
     object.__setattr__(recipe, "title", "[bold]A|B[/bold] <b>")
     assert shown(recipe, "paper", []).startswith("[bold]A|B[/bold] <b> (paper scale)")
     assert recipe_markdown(recipe, "paper", []).startswith("## [bold]A\\|B[/bold] \\<b> (paper scale)\n")

@@ -3,7 +3,6 @@ import copy
 import pytest
 from scipy import stats
 
-from multimix.lab.recipes.base import Row
 from multimix.lab.recipes.settings import Running
 from multimix.lab.results import rows as rows_module
 from multimix.lab.results.comparison import minus_none
@@ -229,7 +228,7 @@ def test_long_differences_are_cut_short():
 
 def test_an_unknown_metric_is_an_error():
     with pytest.raises(ValueError, match="metric must be a field of an outcome, got 'accuracy'"):
-        aggregate(made_up_recipe([Row("none")], metric="accuracy"), "paper", [])
+        aggregate(made_up_recipe([("none", 1)], "alone", metric="accuracy"), "paper", [])
 
 
 def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_others():

@@ -143,10 +143,9 @@ def _what_is_missing(table: Exhibit, scale: Scale, cells: Mapping[tuple[int, int
     """The commands that would fill the cells that are empty."""
     missing = {table.columns[j].evaluator for (_, j), entry in cells.items() if entry.state == NOT_EVALUATED}
     yield from (f"{NOT_EVALUATED}: multimix evaluate RUNS --on {name}" for name in table.evaluators if name in missing)
-    if DEMO in table.recipes and not any(entry.values for entry in cells.values()):
-        yield f"{NOT_RUN}: multimix demo" + (" --quick" if scale == "smoke" else "")
-    elif DEMO not in table.recipes and any(entry.state == NOT_RUN for entry in cells.values()):
-        yield f"{NOT_RUN}: " + "; ".join(f"multimix train {name} --scale {scale}" for name in table.recipes)
+    if any(entry.state == NOT_RUN for entry in cells.values()):
+        word = table.label.split()[1] if table.kind == "table" else f"fig{table.number}"
+        yield f"{NOT_RUN}: multimix reproduce --only {word} --scale {scale}"
 
 
 def _runs(lines: Sequence[Line]) -> str:

@@ -5,14 +5,13 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from multimix.lab.recipes.base import Row
 from multimix.lab.results.figures import recipe as figures
 from multimix.lab.results.figures.recipe import CURVES, curve, recipe_figures, times_of_one
 from multimix.lab.results.rows import aggregate
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
-BY_K = made_up_recipe([Row("none", 1, 23.0), *(Row("mixup", k, 22.0 - k) for k in (1, 3, 5))])
+BY_K = made_up_recipe([("none", 1, 23.0), *(("mixup", k, 22.0 - k) for k in (1, 3, 5))], "by_k")
 
 
 @pytest.fixture
