@@ -31,6 +31,23 @@ class Row:
     paper: float | None = None
 
 
+# The lines of the paper's tables of errors, in their order; one more follows, Puzzle Mix with K = 5.
+TABLE = ("none", "mixup", "manifoldmix", "cutout", "cutmix", "fmix", "comixup", "puzzlemix", "smoothing")
+
+
+def table_rows(*errors: float) -> tuple[Row, ...]:
+    """The lines of such a table with the paper's errors, or without if none are known."""
+    arms = [*((arm, 1) for arm in TABLE), ("puzzlemix", 5)]
+    return tuple(Row(arm, k, error) for (arm, k), error in zip(arms, errors or (None,) * len(arms), strict=True))
+
+
+def reduced(settings: Settings, *, epochs: int, batch: int, per_class: int, report_per_class: int) -> Settings:
+    """Fewer samples of every class, and the schedule squeezed into fewer epochs."""
+    data = replace(settings.data, per_class=per_class, report_per_class=report_per_class)
+    schedule = settings.schedule.squeezed(epochs / settings.epochs)
+    return replace(settings, data=data, schedule=schedule, epochs=epochs, batch=batch)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One table or figure.

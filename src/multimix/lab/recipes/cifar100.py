@@ -30,7 +30,7 @@ from typing import Any
 
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
-from .base import REDUCED, Recipe, Row, Scale
+from .base import REDUCED, Recipe, Scale, reduced, table_rows
 from .settings import Augmentation, Data, Milestones, Network, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -90,27 +90,13 @@ def settings(network: str, scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy", running=REDUCED)
+    smaller = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy", schedule=SMALL_SCHEDULE, running=REDUCED)
     if scale == "small":
-        epochs = SMALL_EPOCHS[network]
-        return replace(
-            reduced,
-            data=Data("cifar100", per_class=50, report_per_class=20),
-            schedule=SMALL_SCHEDULE.squeezed(epochs / EPOCHS),
-            epochs=epochs,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=Data("cifar100", per_class=2, report_per_class=1),
-        schedule=SMALL_SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=20,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS[network], batch=50, per_class=50, report_per_class=20)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=20, per_class=2, report_per_class=1)
 
 
-# The paper's errors in per cent, in the order of ARMS; the last is that of Puzzle Mix with K = 5.
-ARMS = ("none", "mixup", "manifoldmix", "cutout", "cutmix", "fmix", "comixup", "puzzlemix", "smoothing")
+# The paper's errors in per cent.
 ERRORS: Mapping[str, tuple[float, ...]] = {
     "preact_resnet18": (23.53, 22.49, 21.62, 21.12, 21.29, 21.52, 19.89, 20.61, 23.09, 19.19),
     "wrn16_8": (21.93, 20.18, 20.49, 19.19, 20.14, 19.75, 19.24, 19.27, 21.45, 18.52),
@@ -125,7 +111,7 @@ RECIPES = tuple(
         title=f"CIFAR-100, {NAMES[network]}",
         about="Test error of the methods, as in the paper's table of errors.",
         settings=partial(settings, network),
-        rows=(*(Row(arm, paper=error) for arm, error in zip(ARMS, errors, strict=False)), Row("puzzlemix", 5, paper=errors[-1])),
+        rows=table_rows(*errors),
         options=options(network),
         takes={
             "paper": "hours on a GPU, not measured here",

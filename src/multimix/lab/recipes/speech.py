@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from .base import REDUCED, Recipe, Row, Scale
+from .base import REDUCED, Recipe, Scale, reduced, table_rows
 from .settings import Data, Milestones, Network, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
@@ -49,22 +49,10 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("vgg11_small"), running=REDUCED)
+    smaller = replace(paper, network=Network("vgg11_small"), running=REDUCED)
     if scale == "small":
-        return replace(
-            reduced,
-            data=replace(paper.data, per_class=200, report_per_class=50),
-            schedule=SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
-            epochs=SMALL_EPOCHS,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=replace(paper.data, per_class=4, report_per_class=2),
-        schedule=SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=8,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS, batch=50, per_class=200, report_per_class=50)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=8, per_class=4, report_per_class=2)
 
 
 RECIPE = Recipe(
@@ -73,18 +61,7 @@ RECIPE = Recipe(
     about="Test error of the methods on spectrograms, at the epoch with the least validation error.",
     settings=settings,
     # The paper's errors are not known here, and none is invented.
-    rows=(
-        Row("none"),
-        Row("mixup"),
-        Row("manifoldmix"),
-        Row("cutout"),
-        Row("cutmix"),
-        Row("fmix"),
-        Row("comixup"),
-        Row("puzzlemix"),
-        Row("smoothing"),
-        Row("puzzlemix", 5),
-    ),
+    rows=table_rows(),
     options=OPTIONS,
     metric="selected",
     takes={

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
-from .base import REDUCED, Recipe, Row, Scale
+from .base import REDUCED, Recipe, Scale, reduced, table_rows
 from .settings import Augmentation, Data, Milestones, Network, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 1200, 8, 2
@@ -58,22 +58,11 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("preact_resnet18_small", STEM), loss="cross_entropy", running=REDUCED)
+    network = Network("preact_resnet18_small", STEM)
+    smaller = replace(paper, network=network, loss="cross_entropy", schedule=SMALL_SCHEDULE, running=REDUCED)
     if scale == "small":
-        return replace(
-            reduced,
-            data=replace(paper.data, per_class=50, report_per_class=10),
-            schedule=SMALL_SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
-            epochs=SMALL_EPOCHS,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=replace(paper.data, per_class=1, report_per_class=1),
-        schedule=SMALL_SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=20,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS, batch=50, per_class=50, report_per_class=10)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=20, per_class=1, report_per_class=1)
 
 
 RECIPE = Recipe(
@@ -81,18 +70,7 @@ RECIPE = Recipe(
     title="Tiny-ImageNet, PreActResNet18",
     about="Test error of the methods; the network halves the 64×64 images in its first convolution.",
     settings=settings,
-    rows=(
-        Row("none", paper=43.54),
-        Row("mixup", paper=43.35),
-        Row("manifoldmix", paper=41.21),
-        Row("cutout", paper=40.52),
-        Row("cutmix", paper=43.11),
-        Row("fmix", paper=42.38),
-        Row("comixup", paper=35.94),
-        Row("puzzlemix", paper=36.79),
-        Row("smoothing", paper=43.04),
-        Row("puzzlemix", 5, paper=34.84),
-    ),
+    rows=table_rows(43.54, 43.35, 41.21, 40.52, 43.11, 42.38, 35.94, 36.79, 43.04, 34.84),
     options=OPTIONS,
     takes={
         "paper": "days on a GPU, not measured here",
