@@ -3,11 +3,18 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 DATA_VARIABLE = "MULTIMIX_DATA"
+
+
+def option(words: str, metavar: str | None = None, *, default: str | None = None) -> Any:
+    """What --help says about an option; ``default`` in words, where the value itself would tell nothing."""
+    return tyro.conf.arg(help=words, metavar=metavar, help_behavior_hint=None if default is None else f"(default: {default})")
+
+
 RUNS = Path("multimix-runs")
 
 RecipeName = Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")]

@@ -58,7 +58,6 @@ def speech(
     ``split`` wrong as the log says, and of ``selection``, the part to select by, if that is given. Without ``epochs`` any network
     is measured, and nothing checked.
     """
-    best = selected_epoch(epochs) if epochs else None
     parts = [split] if selection is None else [split, selection]
     errors = []
     with one_bar(reading.progress, sum(map(reading.batches_of, parts))) as progress:
@@ -66,8 +65,12 @@ def speech(
             predicted = predictions(network, part, augment, reading._replace(progress=progress))
             errors.append(proportion(int((~predicted.correct).sum()), len(predicted)))
     validation = errors[1].percent if selection is not None else None
-    if best is None:
+    if not epochs:
         return Selected(None, validation, errors[0], None)
+    known = [epoch for epoch in epochs if epoch.selection_error is not None]
+    if not known:
+        raise ValueError(f"epochs must have a selection_error to select by, none of the {len(epochs)} has one: set data.select")
+    best = min(known, key=lambda epoch: (epoch.selection_error, epoch.number))
     logged = {"error": best.error, "selection_error": best.selection_error}
     for measured, (name, recorded) in zip(errors, logged.items(), strict=False):
         # Half a sample is rounding: both are counts, in per cent.
@@ -78,11 +81,3 @@ def speech(
                 f"{measured.n} samples"
             )
     return Selected(best.number, best.selection_error if validation is None else validation, errors[0], best.error)
-
-
-def selected_epoch(epochs: Sequence[Epoch]) -> Epoch:
-    """The first epoch with the least selection error."""
-    known = [epoch for epoch in epochs if epoch.selection_error is not None]
-    if not known:
-        raise ValueError(f"epochs must have a selection_error to select by, none of the {len(epochs)} has one: set data.select")
-    return min(known, key=lambda epoch: (epoch.selection_error, epoch.number))
