@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from .options import RUNS
+from .options import RUNS, option
 
 
 def table(
@@ -17,23 +17,13 @@ def table(
     *,
     runs: Annotated[
         tuple[Path, ...],
-        tyro.conf.arg(
-            metavar="FOLDER …",
-            help="Folders of results or of runs that fill our columns.",
-            help_behavior_hint=f"(default: {RUNS}, if it is there)",
-        ),
+        option("Folders of results or of runs that fill our columns.", "FOLDER …", default=f"{RUNS}, if it is there"),
     ] = (),
     scale: Annotated[
-        Literal["paper", "small", "smoke"] | None,
-        tyro.conf.arg(help="Which runs.", help_behavior_hint="(default: the largest scale that was run)"),
+        Literal["paper", "small", "smoke"] | None, option("Which runs.", default="the largest scale that was run")
     ] = None,
-    demo: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where multimix demo wrote, for the spiral.")] = Path(
-        "multimix-demo"
-    ),
-    out: Annotated[
-        Path | None,
-        tyro.conf.arg(metavar="FOLDER", help="Also write Markdown, CSV and HTML.", help_behavior_hint="(default: print only)"),
-    ] = None,
+    demo: Annotated[Path, option("Where multimix demo wrote, for the spiral.", "FOLDER")] = Path("multimix-demo"),
+    out: Annotated[Path | None, option("Also write Markdown, CSV and HTML.", "FOLDER", default="print only")] = None,
 ) -> None:
     """A table or figure of the paper beside ours: means with n and interval, the paper's paired t-test, what was not run.
 
