@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class Split(ABC):
         """Pixels and classes of the samples ``index``, in that order."""
 
     @abstractmethod
-    def take(self: Own, index: Tensor) -> Own:
+    def take(self, index: Tensor) -> "Split":
         """Only the samples ``index``."""
 
     def subset(self: Own, per_class: int, seed: int) -> Own:
@@ -54,7 +54,7 @@ class Split(ABC):
         by_class = shuffled[torch.argsort(self.labels[shuffled], stable=True)]
         first = torch.cumsum(counts, 0) - counts
         rank = torch.arange(len(self)) - first[self.labels[by_class]]
-        return self.take(by_class[rank < per_class].sort().values)
+        return cast(Own, self.take(by_class[rank < per_class].sort().values))
 
     def check_labels(self, count: int) -> None:
         """Raise ValueError unless there is one label of a class for each of ``count`` samples."""
@@ -89,7 +89,7 @@ class Images(Split):
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.pixels.index_select(0, index), self.labels.index_select(0, index)
 
-    def take(self: Own, index: Tensor) -> Own:
+    def take(self, index: Tensor) -> "Images":
         pixels, labels = self.batch(index)
         return replace(self, pixels=pixels, labels=labels)
 
@@ -119,7 +119,7 @@ class Files(Split):
         alike = bool(images) and all(image.shape == images[0].shape for image in images)
         return torch.stack(images) if alike else images, self.labels.index_select(0, index)
 
-    def take(self: Own, index: Tensor) -> Own:
+    def take(self, index: Tensor) -> "Files":
         rows = index.tolist()
         boxes = None if self.boxes is None else tuple(self.boxes[i] for i in rows)
         return replace(self, paths=tuple(self.paths[i] for i in rows), labels=self.labels[index], boxes=boxes)
