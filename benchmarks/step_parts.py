@@ -97,7 +97,7 @@ class Setup:
 def train_split(folder: Path | None) -> tuple[Split, str]:
     """CIFAR-100's training images, or noise of the same shape where there is no folder; and what they are in words."""
     if folder:
-        return read("cifar100", folder).train, "CIFAR-100"
+        return read("cifar100", folder)["train"], "CIFAR-100"
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(256, (50_000, *CIFAR100.size), dtype=torch.uint8, generator=generator)
     names = tuple(map(str, range(CIFAR100.classes)))

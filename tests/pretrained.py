@@ -94,7 +94,7 @@ def pretrained():
 
 def imagenet_validation(**options):
     """The real validation images with their labels; skips where they are not there."""
-    return real("imagenet", **options).validation
+    return real("imagenet", **options)["validation"]
 
 
 def as_it_was_trained(size=224, short_side=256):

@@ -15,7 +15,6 @@ from multimix.lab.data.augment import (
     RandomResizedCrop,
     Resize,
     Rotation,
-    check_size,
     crop_boxes,
     cut,
     resize,
@@ -299,4 +298,4 @@ def test_sizes():
     assert sides(3) == (3, 3)
     assert sides((2, 5)) == (2, 5)
     with pytest.raises(ValueError, match=r"size must be at least 1, got \(4, 0\)"):
-        check_size((4, 0))
+        Resize((4, 0))

@@ -13,17 +13,17 @@ from multimix.lab.data.cifar import read_cifar10, read_cifar100
 def test_cifar10_is_read_batch_by_batch(tmp_path, write):
     _, found = write.cifar10(tmp_path)
     splits = read_cifar10(tmp_path)
-    assert (len(splits.train), len(splits.test)) == (20, 4)
+    assert (len(splits["train"]), len(splits["test"])) == (20, 4)
     expected = numpy.concatenate([data for data, _ in found[:5]])
     for i, row in enumerate(expected):
         red, green, blue = row[:1024], row[1024:2048], row[2048:]
-        assert splits.train.pixels[i, 0].flatten().tolist() == red.tolist()
-        assert splits.train.pixels[i, 1, 2].tolist() == green[64:96].tolist()
-        assert splits.train.pixels[i, 2, :, 31].tolist() == blue[31::32].tolist()
-    assert splits.train.labels.tolist() == [label for _, labels in found[:5] for label in labels]
-    assert splits.test.labels.tolist() == found[5][1]
-    assert splits.train.classes == tuple(f"class {i}" for i in range(10))
-    assert splits.train.skipped == ()
+        assert splits["train"].pixels[i, 0].flatten().tolist() == red.tolist()
+        assert splits["train"].pixels[i, 1, 2].tolist() == green[64:96].tolist()
+        assert splits["train"].pixels[i, 2, :, 31].tolist() == blue[31::32].tolist()
+    assert splits["train"].labels.tolist() == [label for _, labels in found[:5] for label in labels]
+    assert splits["test"].labels.tolist() == found[5][1]
+    assert splits["train"].classes == tuple(f"class {i}" for i in range(10))
+    assert splits["train"].skipped == ()
 
 
 @pytest.mark.parametrize(("labels", "classes"), [("fine", 100), ("coarse", 20)])
@@ -45,7 +45,7 @@ def test_files_saved_again_by_python_3_are_read_too(tmp_path, write, protocol):
     data, labels = found["train"]
     content = {"data": data, "fine_labels": labels["fine"], "coarse_labels": labels["coarse"]}
     (base / "train").write_bytes(pickle.dumps(content, protocol=protocol))
-    assert read_cifar100(base).train.pixels.flatten().tolist() == data.flatten().tolist()
+    assert read_cifar100(base)["train"].pixels.flatten().tolist() == data.flatten().tolist()
 
 
 def test_a_truncated_pickle_is_named_wherever_it_ends(tmp_path, write):
@@ -179,12 +179,12 @@ def test_skip_bad_leaves_out_whole_batches_but_not_everything(tmp_path, write):
     with pytest.raises(BadFile, match="data_batch_2 is truncated or no pickle"):
         read_cifar10(base)
     splits = read_cifar10(base, skip_bad=True)
-    assert splits.train.labels.tolist() == found[0][1] + found[2][1] + found[4][1]
-    assert [sentence.split("/")[-1].split(" (")[0] for sentence in splits.train.skipped] == [
+    assert splits["train"].labels.tolist() == found[0][1] + found[2][1] + found[4][1]
+    assert [sentence.split("/")[-1].split(" (")[0] for sentence in splits["train"].skipped] == [
         "data_batch_2 is truncated or no pickle",
         "data_batch_4 is missing",
     ]
-    assert splits.test.skipped == ()
+    assert splits["test"].skipped == ()
     (base / "test_batch").unlink()
     with pytest.raises(BadFile, match="test_batch is missing$"):
         read_cifar10(base, skip_bad=True)
@@ -201,6 +201,6 @@ def test_missing_names_and_folders_are_named(tmp_path, write):
 
 def test_pixels_do_not_share_memory_with_anything(tmp_path, write):
     write.cifar100(tmp_path)
-    first, second = read_cifar100(tmp_path).train, read_cifar100(tmp_path).train
+    first, second = read_cifar100(tmp_path)["train"], read_cifar100(tmp_path)["train"]
     first.pixels.zero_()
     assert torch.count_nonzero(second.pixels) > 0

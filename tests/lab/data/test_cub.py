@@ -8,18 +8,18 @@ from multimix.lab.data.cub import read_cub200
 def test_images_classes_and_boxes_by_the_official_split(tmp_path, write):
     base = write.cub(tmp_path)
     splits = read_cub200(tmp_path)
-    assert [path.removeprefix(f"{base}/images/") for path in splits.train.paths] == [
+    assert [path.removeprefix(f"{base}/images/") for path in splits["train"].paths] == [
         "001.Auk/a.jpg",
         "001.Auk/b.jpg",
         "002.Owl/d.jpg",
     ]
-    assert splits.train.labels.tolist() == [0, 0, 1]
-    assert splits.test.labels.tolist() == [0, 1]
-    assert splits.test.classes == ("001.Auk", "002.Owl")
-    assert torch.cat(splits.test.boxes).tolist() == [[2.5, 2, 12, 7.25], [4.5, 2, 14, 7.25]]
-    x, _ = splits.test.batch(torch.tensor([1]))
+    assert splits["train"].labels.tolist() == [0, 0, 1]
+    assert splits["test"].labels.tolist() == [0, 1]
+    assert splits["test"].classes == ("001.Auk", "002.Owl")
+    assert torch.cat(splits["test"].boxes).tolist() == [[2.5, 2, 12, 7.25], [4.5, 2, 14, 7.25]]
+    x, _ = splits["test"].batch(torch.tensor([1]))
     assert x.shape == (1, 3, 24, 30)
-    assert read_cub200(tmp_path, short_side=12).test.batch(torch.tensor([1]))[0].shape == (1, 3, 12, 15)
+    assert read_cub200(tmp_path, short_side=12)["test"].batch(torch.tensor([1]))[0].shape == (1, 3, 12, 15)
 
 
 def test_the_lists_need_not_be_in_order(tmp_path, write):
@@ -29,9 +29,9 @@ def test_the_lists_need_not_be_in_order(tmp_path, write):
         path = base / f"{name}.txt"
         path.write_text("\n".join(reversed(path.read_text().splitlines())))
     after = read_cub200(base)
-    assert after.train.paths == before.train.paths
-    assert torch.equal(after.train.labels, before.train.labels)
-    assert torch.equal(torch.cat(after.train.boxes), torch.cat(before.train.boxes))
+    assert after["train"].paths == before["train"].paths
+    assert torch.equal(after["train"].labels, before["train"].labels)
+    assert torch.equal(torch.cat(after["train"].boxes), torch.cat(before["train"].boxes))
 
 
 @pytest.mark.parametrize("name", ["images", "image_class_labels", "train_test_split", "bounding_boxes", "classes"])
@@ -70,6 +70,6 @@ def test_missing_images_are_skipped_with_a_sentence(tmp_path, write):
     base = write.cub(tmp_path)
     (base / "images/001.Auk/b.jpg").unlink()
     splits = read_cub200(base, skip_bad=True)
-    assert splits.train.skipped == (f"{base}/images/001.Auk/b.jpg is missing",)
-    assert torch.cat(splits.train.boxes)[:, 0].tolist() == [0.5, 3.5]
-    assert splits.train.labels.tolist() == [0, 1]
+    assert splits["train"].skipped == (f"{base}/images/001.Auk/b.jpg is missing",)
+    assert torch.cat(splits["train"].boxes)[:, 0].tolist() == [0.5, 3.5]
+    assert splits["train"].labels.tolist() == [0, 1]

@@ -86,11 +86,11 @@ def test_what_does_not_fit_together_is_refused():
 
 def test_a_part_that_is_not_there_is_named():
     splits = Splits("toy", {"train": images()})
-    assert len(splits.train) == 12
+    assert len(splits["train"]) == 12
     assert "train" in splits
     assert "test" not in splits
     with pytest.raises(ValueError, match="^toy has no part 'validation' here; it has train$"):
-        _ = splits.validation
+        _ = splits["validation"]
 
 
 def test_a_set_is_found_in_the_data_folder_and_in_its_own(tmp_path):
@@ -117,8 +117,8 @@ def test_the_sentence_survives_the_way_between_processes():
 
 def test_a_set_is_read_by_name_with_its_own_options(tmp_path, write):
     write.cifar100(tmp_path)
-    assert len(read("cifar100", tmp_path).train.classes) == 100
-    assert len(read("cifar100", tmp_path, labels="coarse").test.classes) == 20
+    assert len(read("cifar100", tmp_path)["train"].classes) == 100
+    assert len(read("cifar100", tmp_path, labels="coarse")["test"].classes) == 20
 
 
 def test_unknown_names_and_options_suggest_the_nearest(tmp_path):

@@ -18,7 +18,7 @@ def test_images_and_labels_are_read(tmp_path, write):
         assert splits[part].pixels.shape == (len(labels), 1, 28, 28)
         assert splits[part].pixels[:, 0].tolist() == pixels.tolist()
         assert splits[part].labels.tolist() == labels.tolist()
-    assert splits.train.classes[9] == "Ankle boot"
+    assert splits["train"].classes[9] == "Ankle boot"
 
 
 def test_every_damage_is_named(tmp_path, write):

@@ -22,7 +22,7 @@ def images(count=23):
 @pytest.fixture
 def files(tmp_path, write):
     """Twelve JPEGs of many sizes, their number as the class."""
-    found = read_imagenet(write.tree(tmp_path)).train
+    found = read_imagenet(write.tree(tmp_path))["train"]
     return Files(found.paths, torch.arange(12), tuple(map(str, range(12))), found.reader)
 
 

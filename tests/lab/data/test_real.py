@@ -10,9 +10,9 @@ from real_data import real, real_folder
 
 def test_cifar100_has_its_mean_and_deviation():
     splits, entry = real("cifar100"), DATASETS["cifar100"]
-    assert torch.bincount(splits.train.labels).tolist() == [500] * 100
-    assert torch.bincount(splits.test.labels).tolist() == [100] * 100
-    pixels = splits.train.pixels[::7].float() / 255
+    assert torch.bincount(splits["train"].labels).tolist() == [500] * 100
+    assert torch.bincount(splits["test"].labels).tolist() == [100] * 100
+    pixels = splits["train"].pixels[::7].float() / 255
     torch.testing.assert_close(pixels.mean((0, 2, 3)), torch.tensor(entry.mean), rtol=0, atol=4e-3)
     torch.testing.assert_close(pixels.std((0, 2, 3)), torch.tensor(entry.std), rtol=0, atol=4e-3)
 
@@ -40,7 +40,7 @@ def test_photos_have_boxes_inside_them(name, part):
 
 
 def test_photos_of_all_sizes_become_batches():
-    split, entry = real("imagenet").validation, DATASETS["imagenet"]
+    split, entry = real("imagenet")["validation"], DATASETS["imagenet"]
     for steps in ([RandomResizedCrop(64)], [Resize(72), CenterCrop(64)]):
         loader = Loader(split, Augment([*steps, Normalise(entry.mean, entry.std)]), batch=25)
         x, _ = next(loader.epoch(0))
@@ -50,7 +50,7 @@ def test_photos_of_all_sizes_become_batches():
 
 
 def test_speech_commands_are_normalised_and_loud_in_low_bins(tmp_path):
-    validation = real("speech_commands_v1", cache=tmp_path).validation
+    validation = real("speech_commands_v1", cache=tmp_path)["validation"]
     assert validation.pixels.shape[1:] == DATASETS["speech_commands_v1"].size
     mean = validation.pixels.mean((2, 3)).flatten()
     torch.testing.assert_close(mean, torch.zeros_like(mean), rtol=0, atol=1e-4)

@@ -42,14 +42,14 @@ def test_the_same_clouds_every_time_as_the_entry_says():
 
 def test_every_cloud_fills_the_unit_sphere_and_no_two_are_alike():
     splits = read_shapes()
-    x = torch.cat([splits.train.pixels, splits.test.pixels])
+    x = torch.cat([splits["train"].pixels, splits["test"].pixels])
     torch.testing.assert_close(x.norm(dim=2).amax(1), torch.ones(len(x)))
     torch.testing.assert_close(x.mean(1), torch.zeros(len(x), 3), atol=1e-6, rtol=0)
     assert len(x[:, 0].unique(dim=0)) == len(x)
 
 
 def test_a_loader_hands_out_clouds_as_they_are_and_repeats_them():
-    part = read_shapes().train.subset(2, seed=3)
+    part = read_shapes()["train"].subset(2, seed=3)
     assert isinstance(part, Clouds)
     ((x, y),) = Loader(part, Augment(), batch=10, shuffle=False, repeats=3)
     assert torch.equal(x, torch.cat([part.pixels] * 3))

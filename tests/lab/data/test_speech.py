@@ -54,11 +54,11 @@ def test_a_tone_is_found_in_its_bin_but_for_the_reflected_ends():
 def test_clips_are_split_by_the_official_lists(tmp_path, write, cached, workers):
     base = write.speech(tmp_path)
     splits = read_speech_commands(1, tmp_path, cache=tmp_path / "cache" if cached else None, workers=workers)
-    assert splits.train.classes == ("up", "yes")
+    assert splits["train"].classes == ("up", "yes")
     assert {part: split.labels.tolist() for part, split in splits.parts.items()} == {
         "train": [0, 0, 1], "validation": [0], "test": [0, 1],
     }  # fmt: skip
-    for split, row, name in ((splits.train, 1, "up/2"), (splits.validation, 0, "up/1"), (splits.test, 1, "yes/0")):
+    for split, row, name in ((splits["train"], 1, "up/2"), (splits["validation"], 0, "up/1"), (splits["test"], 1, "yes/0")):
         alone = read_spectrogram(str(base / f"{name}_nohash_0.wav"))
         torch.testing.assert_close(split.pixels[row], alone, rtol=0, atol=1e-5)
 
@@ -67,8 +67,8 @@ def test_the_cache_may_be_the_data_folder_itself(tmp_path, write):
     base = write.speech(tmp_path)
     first = read_speech_commands(1, base, cache=base)
     again = read_speech_commands(1, base, cache=base)
-    assert again.train.classes == ("up", "yes")
-    assert torch.equal(first.train.pixels, again.train.pixels)
+    assert again["train"].classes == ("up", "yes")
+    assert torch.equal(first["train"].pixels, again["train"].pixels)
     assert len(list(base.glob("*.array"))) == 3
 
 
@@ -92,9 +92,11 @@ def test_every_bad_clip_is_named_and_can_be_skipped(tmp_path, write):
         with pytest.raises(BadFile, match=rf"^[^\n]*up/0_nohash_0.wav [^\n]*{sentence}[^\n]*$"):
             read_speech_commands(1, base)
         splits = read_speech_commands(1, base, skip_bad=True)
-        assert splits.train.labels.tolist() == [0, 1]
-        assert len(splits.train.skipped) == 1
-        torch.testing.assert_close(splits.train.pixels[0], read_spectrogram(str(base / "up/2_nohash_0.wav")), rtol=0, atol=1e-5)
+        assert splits["train"].labels.tolist() == [0, 1]
+        assert len(splits["train"].skipped) == 1
+        torch.testing.assert_close(
+            splits["train"].pixels[0], read_spectrogram(str(base / "up/2_nohash_0.wav")), rtol=0, atol=1e-5
+        )
 
 
 def test_the_header_alone_tells_the_length_and_what_is_cut_off(tmp_path, write):

@@ -17,21 +17,21 @@ def decoded(path):
 def test_images_and_classes_by_folder_and_by_annotation(tmp_path, write, cached):
     base = write.tiny(tmp_path)
     splits = read_tiny_imagenet(tmp_path, cache=tmp_path / "cache" if cached else None)
-    assert splits.train.classes == ("n01", "n02", "n10")
-    assert splits.train.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert splits["train"].classes == ("n01", "n02", "n10")
+    assert splits["train"].labels.tolist() == [0, 0, 1, 1, 2, 2]
     for i, path in enumerate(f"{wnid}/images/{wnid}_{j}.JPEG" for wnid in ("n01", "n02", "n10") for j in range(2)):
-        assert torch.equal(splits.train.pixels[i], decoded(base / "train" / path))
-    assert splits.validation.labels.tolist() == [1, 2, 0]
+        assert torch.equal(splits["train"].pixels[i], decoded(base / "train" / path))
+    assert splits["validation"].labels.tolist() == [1, 2, 0]
     for i in range(3):
-        assert torch.equal(splits.validation.pixels[i], decoded(base / "val" / "images" / f"val_{i}.JPEG"))
+        assert torch.equal(splits["validation"].pixels[i], decoded(base / "val" / "images" / f"val_{i}.JPEG"))
 
 
 def test_the_list_of_classes_keeps_labels_when_folders_are_missing(tmp_path, write):
     base = write.tiny(tmp_path)
     (base / "wnids.txt").write_text("n10\nn00\nn02\nn01\n")
-    assert tiny_imagenet_files(base).train.labels.tolist() == [1, 1, 2, 2, 3, 3]
+    assert tiny_imagenet_files(base)["train"].labels.tolist() == [1, 1, 2, 2, 3, 3]
     (base / "wnids.txt").unlink()
-    assert tiny_imagenet_files(base).train.classes == ("n01", "n02", "n10")
+    assert tiny_imagenet_files(base)["train"].classes == ("n01", "n02", "n10")
 
 
 def test_bad_images_are_named_or_skipped(tmp_path, write):
@@ -42,9 +42,9 @@ def test_bad_images_are_named_or_skipped(tmp_path, write):
     with pytest.raises(BadFile, match=r"n02_1.JPEG is an image that cannot be decoded"):
         read_tiny_imagenet(base)
     found = read_tiny_imagenet(base, skip_bad=True, workers=2)
-    assert found.train.labels.tolist() == [0, 0, 1, 2, 2]
-    assert len(found.train.skipped) == 1
-    assert found.validation.skipped == (f"{small} must be 64 × 64 pixels, it is 64 × 60",)
+    assert found["train"].labels.tolist() == [0, 0, 1, 2, 2]
+    assert len(found["train"].skipped) == 1
+    assert found["validation"].skipped == (f"{small} must be 64 × 64 pixels, it is 64 × 60",)
 
 
 def test_missing_and_wrong_lists_are_named(tmp_path, write):
@@ -69,21 +69,21 @@ def test_validation_boxes_have_both_corners_inside(tmp_path, write):
     rows = ("0\t32\t44\t62", "5\t7\t5\t7", "0\t0\t63\t63")
     (base / "val/val_annotations.txt").write_text("".join(f"val_{i}.JPEG\tn02\t{row}\n" for i, row in enumerate(rows)))
     files = tiny_imagenet_files(base)
-    assert files.train.boxes is None
-    assert all(box.dtype == torch.float32 for box in files.validation.boxes)
-    assert torch.stack(files.validation.boxes).tolist() == [[[0, 32, 45, 31]], [[5, 7, 1, 1]], [[0, 0, 64, 64]]]
+    assert files["train"].boxes is None
+    assert all(box.dtype == torch.float32 for box in files["validation"].boxes)
+    assert torch.stack(files["validation"].boxes).tolist() == [[[0, 32, 45, 31]], [[5, 7, 1, 1]], [[0, 0, 64, 64]]]
     (base / "val/images/val_0.JPEG").unlink()
-    assert torch.cat(without_bad(files.validation).boxes).tolist() == [[5, 7, 1, 1], [0, 0, 64, 64]]
+    assert torch.cat(without_bad(files["validation"]).boxes).tolist() == [[5, 7, 1, 1], [0, 0, 64, 64]]
 
 
 def test_boxes_may_be_missing(tmp_path, write):
     base = write.tiny(tmp_path)
     annotations = base / "val/val_annotations.txt"
     annotations.write_text("val_0.JPEG\tn02\nval_1.JPEG\tn10\n")
-    assert tiny_imagenet_files(base).validation.boxes is None
-    assert read_tiny_imagenet(base).validation.labels.tolist() == [1, 2]
+    assert tiny_imagenet_files(base)["validation"].boxes is None
+    assert read_tiny_imagenet(base)["validation"].labels.tolist() == [1, 2]
     annotations.write_text("val_0.JPEG\tn02\nval_1.JPEG\tn10\t9\t9\t3\t9\nval_2.JPEG\tn01\t1\t2\t3\t4\r\n")
-    boxes = tiny_imagenet_files(base).validation.boxes
+    boxes = tiny_imagenet_files(base)["validation"].boxes
     assert [list(box.shape) for box in boxes] == [[0, 4], [0, 4], [1, 4]]
     assert boxes[2].tolist() == [[1, 2, 3, 3]]
 

@@ -9,7 +9,7 @@ import torch
 from drawn import noise, written
 from multimix.lab.data import Augment, BadFile, CenterCrop, Flip, Images, Normalise, Resize
 from multimix.lab.data.reading import read_picture
-from multimix.lab.evaluation.boxes import BoxedBatches, clipped, covered, iou, largest_box, seen_boxes, with_boxes
+from multimix.lab.evaluation.boxes import boxed_batches, clipped, covered, iou, largest_box, seen_boxes, with_boxes
 
 
 def one_iou(first, second):
@@ -129,7 +129,7 @@ def test_boxes_outside_the_view_are_dropped():
 def test_steps_that_boxes_cannot_follow_are_named(tmp_path):
     split = written(tmp_path, [noise(9, 9)], [0], [[[0, 0, 3, 3]]])
     with pytest.raises(ValueError, match="boxes can be followed through Resize, CenterCrop and Normalise only, augment has Flip"):
-        BoxedBatches(split, Augment([Flip()]))
+        boxed_batches(split, Augment([Flip()]))
 
 
 def five(folder, **options):
@@ -141,9 +141,8 @@ def five(folder, **options):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
 def test_batches_in_order_with_boxes_in_their_pixels(tmp_path):
     split, augment = five(tmp_path), Augment([Resize(20), CenterCrop(16), Normalise((0.5,) * 3, (0.5,) * 3)])
-    parts = list(BoxedBatches(split, augment, batch=2))
+    parts = list(boxed_batches(split, augment, batch=2))
     assert [len(part.x) for part in parts] == [2, 2, 1]
-    assert len(BoxedBatches(split, augment, batch=2)) == 3
     assert torch.cat([part.labels for part in parts]).tolist() == [2, 0, 1, 1, 0]
     boxes, vanished = [some for part in parts for some in part.boxes], [n for part in parts for n in part.vanished]
     assert [len(some) for some in boxes] == [1, 1, 0, 1, 0]
@@ -151,20 +150,20 @@ def test_batches_in_order_with_boxes_in_their_pixels(tmp_path):
     assert boxes[0].tolist() == [[0, 1, 2, 9]]  # 31 × 20 as it is; 8 columns and 2 rows are cut off
     x, _ = split.batch(torch.tensor([3]))
     assert torch.equal(parts[1].x[1:], augment.apply(x, torch.zeros(1, 0)))
-    for one, other in zip(parts, BoxedBatches(split, augment, batch=2, workers=2), strict=True):
+    for one, other in zip(parts, boxed_batches(split, augment, batch=2, workers=2), strict=True):
         assert torch.equal(one.x, other.x)
         assert all(torch.equal(a, b) for a, b in zip(one.boxes, other.boxes, strict=True))
     with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        BoxedBatches(split, augment, batch=0)
+        boxed_batches(split, augment, batch=0)
 
 
 def test_boxes_are_those_of_the_file_also_if_it_is_read_smaller(tmp_path):
     picture = noise(40, 60)
     whole = written(tmp_path, [picture], [0], [[[10, 20, 30, 10]]])
     small = written(tmp_path, [picture], [0], [[[10, 20, 30, 10]]], reader=partial(read_picture, short_side=20))
-    assert next(iter(BoxedBatches(small, Augment(), 1))).boxes[0].tolist() == [[5, 10, 15, 5]]
+    assert next(iter(boxed_batches(small, Augment(), 1))).boxes[0].tolist() == [[5, 10, 15, 5]]
     for split in (whole, small):
-        assert next(iter(BoxedBatches(split, Augment([Resize(10)]), 1))).boxes[0].tolist() == [[2.5, 5, 7.5, 2.5]]
+        assert next(iter(boxed_batches(split, Augment([Resize(10)]), 1))).boxes[0].tolist() == [[2.5, 5, 7.5, 2.5]]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
@@ -173,7 +172,7 @@ def test_a_bad_file_is_one_sentence(tmp_path, workers):
     split = five(tmp_path)
     (tmp_path / "3.png").unlink()
     with pytest.raises(BadFile, match="3.png is missing$") as caught:
-        list(BoxedBatches(split, Augment([Resize((16, 16))]), 2, workers))
+        list(boxed_batches(split, Augment([Resize((16, 16))]), 2, workers))
     assert "\n" not in str(caught.value)  # no traceback of the worker in it
 
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,13 +12,15 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.data import Augment, Images, Normalise, Splits
-from multimix.lab.evaluation.predictions import Reading
-from multimix.lab.evaluation.speech import selected_epoch, speech
+from multimix.lab.evaluation.predictions import READING, Reading
+from multimix.lab.evaluation.speech import measure_selected
+from multimix.lab.evaluation.subject import Parts, Subject
 from multimix.lab.recipes.settings import Data
 from multimix.lab.training.log import Epoch, is_best, outcome
 from multimix.lab.training.loop import Training
 from trial import settings, splits
 
+SELECTING = SimpleNamespace(data=SimpleNamespace(select="validation"))
 AUGMENT = Augment([Normalise((0.0,), (1.0,))])
 
 
@@ -45,12 +48,15 @@ def epoch(number, selection_error, error):
 LOG = [epoch(1, 50.0, 10.0), epoch(2, 25.0, 200 / 7), epoch(3, None, None), epoch(4, 25.0, 0.0), epoch(5, 30.0, 0.0)]
 
 
-def test_the_first_of_the_least_is_selected():
-    assert selected_epoch(LOG).number == 2
-    assert outcome(LOG).selected_epoch == 2
-    assert selected_epoch(LOG[3:]).number == 4
+def speech(network, split, augment, log=(), reading=READING, *, selection=None):
+    parts = Parts(split, selection)
+    subject = Subject(network, lambda: parts, augment, samples={}, usual={}, settings=SELECTING, history=tuple(log))
+    return measure_selected(subject, reading).result
+
+
+def test_an_epoch_to_select_by_is_needed():
     with pytest.raises(ValueError, match="epochs must have a selection_error to select by, none of the 1 has one"):
-        selected_epoch([epoch(1, None, 10.0)])
+        speech(First(), TEST, AUGMENT, [epoch(1, None, 10.0)])
 
 
 @pytest.mark.parametrize("selection", [None, VALIDATION])
@@ -58,6 +64,7 @@ def test_the_error_of_the_selected_network(selection):
     found = speech(First(), TEST, AUGMENT, LOG, Reading(3), selection=selection)
     assert (found.error.count, found.error.n) == (2, 7)
     assert (found.selected_epoch, found.validation_error, found.recorded_error) == (2, 25.0, 200 / 7)
+    assert outcome(LOG).selected_epoch == 2
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["error"]["count"] == 2
 
 
@@ -83,21 +90,16 @@ def test_another_network_than_the_log_says_is_refused():
         speech(First(), TEST, AUGMENT, LOG, Reading(0))
 
 
-def test_one_bar_for_both_parts():
-    wrapped = []
-    speech(First(), TEST, AUGMENT, LOG, Reading(3, 0, lambda work: wrapped.append(list(work)) or work), selection=VALIDATION)
-    assert wrapped == [list(range(5))]
-
-
 def parted():
     """The digits with a part to select by."""
     whole = splits()
-    odd = torch.arange(len(whole.test)) % 2 == 1
+    odd = torch.arange(len(whole["test"])) % 2 == 1
     halves = {"validation": odd, "test": ~odd}
     parts = {
-        name: replace(whole.test, pixels=whole.test.pixels[rows], labels=whole.test.labels[rows]) for name, rows in halves.items()
+        name: replace(whole["test"], pixels=whole["test"].pixels[rows], labels=whole["test"].labels[rows])
+        for name, rows in halves.items()
     }
-    return Splits("digits", {"train": whole.train, **parts})
+    return Splits("digits", {"train": whole["train"], **parts})
 
 
 class Best:
@@ -130,7 +132,7 @@ def test_the_best_network_of_a_training_that_selects():
     log, augment = training.at.history, chosen.augment.evaluation(chosen.data.entry())
     found = speech(best.network, training.report, augment, log, selection=training.select)
     assert (found.selected_epoch, found.error.percent) == (outcome(log).selected_epoch, pytest.approx(outcome(log).selected))
-    assert found.error.n == len(whole.test)
+    assert found.error.n == len(whole["test"])
     assert found.selected_epoch != 1
     first = [one for one in log if one.number == 1]
     with pytest.raises(ValueError, match="network must be that of epoch 1"):

@@ -244,8 +244,8 @@ def test_one_bar_counts_training_and_measuring(splits):
 @pytest.mark.slow
 def test_a_pretrained_network_learns_real_birds():
     splits = real("cub200")
-    train = splits.train.take(torch.arange(0, len(splits.train), 12))
-    test = splits.test.take(torch.arange(0, len(splits.test), 40))
+    train = splits["train"].take(torch.arange(0, len(splits["train"]), 12))
+    test = splits["test"].take(torch.arange(0, len(splits["test"]), 40))
     view = Augment([Resize(128), CenterCrop(112), as_it_was_trained().steps[-1]])
     given = pretrained()
     options = TransferOptions("step", count=2, lr=1e-3, batch=16, layers=("features.16", "features.17"))

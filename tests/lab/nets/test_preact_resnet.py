@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d
 
 from multimix.lab.nets import network
-from multimix.lab.nets.preact_resnet import PreActBlock, PreActResNet
+from multimix.lab.nets.resnet import PreActBlock, PreActResNet
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -10,7 +10,7 @@ from multimix.lab.nets.resnet import Bottleneck
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("inputs", "stride", "groups"), [(8, 1, 1), (8, 2, 2), (3, 1, 2), (3, 2, 1)])
 def test_a_block_is_what_its_weights_say(inputs, stride, groups, training, scrambled, normed):
-    block = scrambled(Bottleneck(inputs, 4, 8, stride, groups)).train(training)
+    block = scrambled(Bottleneck(inputs, 8, stride, 4, groups)).train(training)
     x = torch.randn(5, inputs, 7, 6)
     z = normed(conv2d(x, block.conv1.weight), block.norm1, training).clamp(min=0)
     # Groups written out: each has its own channels in and out.

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d
 
 from multimix.lab.nets import network
-from multimix.lab.nets.wide_resnet import WideBlock
+from multimix.lab.nets.resnet import WideBlock
 
 
 @pytest.mark.parametrize("training", [True, False])

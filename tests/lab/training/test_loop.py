@@ -197,8 +197,8 @@ def test_momentum_keeps_its_memory_order():
 
 def test_other_samples_than_the_run_was_begun_with_are_refused():
     state = trained(settings(epochs=1))[1].states[3]
-    fewer = DATA.train.subset(25, 0)
-    other = Training(settings(epochs=1), 0, Splits("digits", {"train": fewer, "test": DATA.test}), Accelerator(cpu=True))
+    fewer = DATA["train"].subset(25, 0)
+    other = Training(settings(epochs=1), 0, Splits("digits", {"train": fewer, "test": DATA["test"]}), Accelerator(cpu=True))
     with pytest.raises(ValueError, match="begun with other samples"):
         other.resume(state)
 
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_training_is_refused():
 
 def test_parts_and_subsets_are_those_of_the_settings():
     done = training(settings(data=Data("digits", per_class=3, report_per_class=2, subset_seed=5)))
-    expected = DATA.train.subset(3, 5)
+    expected = DATA["train"].subset(3, 5)
     assert torch.equal(done.train.pixels, expected.pixels)
     assert len(done.report) == 20
     assert done.select is None

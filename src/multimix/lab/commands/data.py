@@ -5,20 +5,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from ..terminal import note
+from .options import option
 
 
 def data(
-    action: Annotated[
-        Literal["fetch", "check"], tyro.conf.arg(metavar="fetch|check", help="Download a set, or look at a folder.")
-    ],
-    what: Annotated[str, tyro.conf.arg(metavar="NAME|FOLDER", help="The set to fetch, or the folder to check.")],
+    action: Annotated[Literal["fetch", "check"], option("Download a set, or look at a folder.", "fetch|check")],
+    what: Annotated[str, option("The set to fetch, or the folder to check.", "NAME|FOLDER")],
     /,
     *,
-    folder: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where a fetched set goes.")] = Path("data"),
-    deep: Annotated[bool, tyro.conf.arg(help="Check: decode every file and compare checksums, not only read headers.")] = False,
+    folder: Annotated[Path, option("Where a fetched set goes.", "FOLDER")] = Path("data"),
+    deep: Annotated[bool, option("Check: decode every file and compare checksums, not only read headers.")] = False,
 ) -> None:
     """Download a data set from its official address, or show what is in a folder and what is wrong with it.
 

@@ -3,18 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from ..terminal import note
-from .options import Quick, RebuildReport, StudyFolder
+from .options import Quick, RebuildReport, StudyFolder, option
 
 
 def demo(
     *,
-    seeds: Annotated[
-        int | None,
-        tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 20, or 5 with --quick)"),
-    ] = None,
+    seeds: Annotated[int | None, option("How many seeds, from 0 on.", "N", default="20, or 5 with --quick")] = None,
     quick: Quick = False,
     rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-demo"),

@@ -3,19 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from .options import Quick, RebuildReport, StudyFolder, StudySeeds
+from .options import Quick, RebuildReport, StudyFolder, StudySeeds, option
 
 
 def digits(
     *,
     seeds: StudySeeds = None,
-    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
-    methods: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(metavar="NAME …", help="Which; multimix list methods names them.", help_behavior_hint="(default: all)"),
-    ] = (),
+    ks: Annotated[tuple[int, ...], option("How many interpolations.", "K …")] = (1, 5),
+    methods: Annotated[tuple[str, ...], option("Which; multimix list methods names them.", "NAME …", default="all")] = (),
     quick: Quick = False,
     rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-digits"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
+from .options import option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,8 +17,7 @@ CLASSES = 100  # that parameters are counted for
 
 def list_(
     what: Annotated[
-        Literal["all", "recipes", "methods", "networks", "data"],
-        tyro.conf.arg(metavar="[recipes|methods|networks|data]", help="Which list."),
+        Literal["all", "recipes", "methods", "networks", "data"], option("Which list.", "[recipes|methods|networks|data]")
     ] = "all",
     /,
 ) -> None:

@@ -3,31 +3,23 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from ...methods import entries
 from ..terminal import bar, note, tell
+from .options import option
 
 NAMES = ", ".join(entry.name for entry in entries())
 
 
 def look(
-    a: Annotated[
-        Path | None, tyro.conf.arg(metavar="[A]", help="An image file, λ = 0.", help_behavior_hint="(default: a cat)")
-    ] = None,
-    b: Annotated[
-        Path | None, tyro.conf.arg(metavar="[B]", help="An image file, λ = 1.", help_behavior_hint="(default: a dog)")
-    ] = None,
+    a: Annotated[Path | None, option("An image file, λ = 0.", "[A]", default="a cat")] = None,
+    b: Annotated[Path | None, option("An image file, λ = 1.", "[B]", default="a dog")] = None,
     /,
     *,
-    k: Annotated[int, tyro.conf.arg(metavar="K", help="Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).")] = 5,
-    methods: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(metavar="NAME …", help=f"Which of {NAMES}.", help_behavior_hint="(default: all that can be shown)"),
-    ] = (),
-    size: Annotated[int, tyro.conf.arg(metavar="PIXELS", help="Side of the squares that the pictures are cut to.")] = 256,
-    seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides where boxes, holes and fields lie.")] = 5,
-    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where look.png and look.html go.")] = Path("multimix-look"),
+    k: Annotated[int, option("Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).", "K")] = 5,
+    methods: Annotated[tuple[str, ...], option(f"Which of {NAMES}.", "NAME …", default="all that can be shown")] = (),
+    size: Annotated[int, option("Side of the squares that the pictures are cut to.", "PIXELS")] = 256,
+    seed: Annotated[int, option("Decides where boxes, holes and fields lie.", "SEED")] = 5,
+    out: Annotated[Path, option("Where look.png and look.html go.", "FOLDER")] = Path("multimix-look"),
 ) -> None:
     """Show the K steps of every method on two pictures: a figure, and a page with a slider along λ.
 

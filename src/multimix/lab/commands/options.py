@@ -8,47 +8,38 @@ from typing import Annotated, Any, Literal
 import tyro
 
 DATA_VARIABLE = "MULTIMIX_DATA"
+
+
+def option(words: str, metavar: str | None = None, *, default: str | None = None) -> Any:
+    """What --help says about an option; ``default`` in words, where the value itself would tell nothing."""
+    return tyro.conf.arg(help=words, metavar=metavar, help_behavior_hint=None if default is None else f"(default: {default})")
+
+
 RUNS = Path("multimix-runs")
 
-RecipeName = Annotated[str, tyro.conf.arg(metavar="RECIPE", help="Which table or figure; multimix list recipes names them.")]
-Seeds = Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED …", help="One training for each.")]
+RecipeName = Annotated[str, option("Which table or figure; multimix list recipes names them.", "RECIPE")]
+Seeds = Annotated[tuple[int, ...], option("One training for each.", "SEED …")]
 ScaleName = Annotated[
     Literal["paper", "small", "smoke"],
-    tyro.conf.arg(help="The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
+    option("The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
 ]
-DataFolder = Annotated[
-    Path | None,
-    tyro.conf.arg(metavar="FOLDER", help="Where the data sets are.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"),
-]
-OutFolder = Annotated[
-    Path, tyro.conf.arg(metavar="FOLDER", help="Where runs and results go; what is finished there is not trained again.")
-]
-Rebuild = Annotated[bool, tyro.conf.arg(help="Make tables and figures again from the results, and train nothing.")]
+DataFolder = Annotated[Path | None, option("Where the data sets are.", "FOLDER", default=f"${DATA_VARIABLE}, or data")]
+OutFolder = Annotated[Path, option("Where runs and results go; what is finished there is not trained again.", "FOLDER")]
+Rebuild = Annotated[bool, option("Make tables and figures again from the results, and train nothing.")]
 FollowName = Annotated[
-    Literal["text", "code"],
-    tyro.conf.arg(help="Where the paper's text and the code of its authors and baselines differ, which is right."),
+    Literal["text", "code"], option("Which is right where the paper's text and the code of its authors and baselines differ.")
 ]
-RunFolders = Annotated[
-    tuple[Path, ...],
-    tyro.conf.arg(
-        metavar="FOLDER …", help="Folders of results or of runs.", help_behavior_hint=f"(default: {RUNS}, if it is there)"
-    ),
-]
+RunFolders = Annotated[tuple[Path, ...], option("Folders of results or of runs.", "FOLDER …", default=f"{RUNS}, if it is there")]
 Changes = Annotated[
     tuple[str, ...],
     tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
 ]
 
 # Of the studies that need no data: demo, digits, points, variance.
-Quick = Annotated[bool, tyro.conf.arg(help="A short run to see that everything works, not how methods compare.")]
-StudySeeds = Annotated[
-    int | None,
-    tyro.conf.arg(metavar="N", help="How many seeds, from 0 on.", help_behavior_hint="(default: 5, or 2 with --quick)"),
-]
-RebuildReport = Annotated[bool, tyro.conf.arg(help="Make the report again from the results in the folder; compute nothing.")]
-StudyFolder = Annotated[
-    Path, tyro.conf.arg(metavar="FOLDER", help="Where everything goes; what is finished there is not done again.")
-]
+Quick = Annotated[bool, option("A short run to see that everything works, not how methods compare.")]
+StudySeeds = Annotated[int | None, option("How many seeds, from 0 on.", "N", default="5, or 2 with --quick")]
+RebuildReport = Annotated[bool, option("Make the report again from the results in the folder; compute nothing.")]
+StudyFolder = Annotated[Path, option("Where everything goes; what is finished there is not done again.", "FOLDER")]
 
 
 def data_folder(given: Path | None) -> Path:

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from .options import Quick, RebuildReport, StudyFolder, StudySeeds
+from .options import Quick, RebuildReport, StudyFolder, StudySeeds, option
 
 
 def points(
     *,
     seeds: StudySeeds = None,
-    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="How many interpolations.")] = (1, 5),
+    ks: Annotated[tuple[int, ...], option("How many interpolations.", "K …")] = (1, 5),
     quick: Quick = False,
     rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-points"),

@@ -3,25 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from .options import DATA_VARIABLE, data_folder
+from .options import DATA_VARIABLE, data_folder, option
 
 
 def report(
-    runs: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUNS …", help="Folders of results, or of single runs.")],
+    runs: Annotated[tuple[Path, ...], option("Folders of results, or of single runs.", "RUNS …")],
     /,
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Where pages and figures go.")] = Path("multimix-report"),
+    out: Annotated[Path, option("Where pages and figures go.", "FOLDER")] = Path("multimix-report"),
     data: Annotated[
         Path | None,
-        tyro.conf.arg(
-            metavar="FOLDER",
-            help="Where the data sets are, for pictures of mixed samples.",
-            help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)",
-        ),
+        option("Where the data sets are, for pictures of mixed samples.", "FOLDER", default=f"${DATA_VARIABLE}, or data"),
     ] = None,
-    samples: Annotated[bool, tyro.conf.arg(help="Draw the samples that the first update of each run has mixed.")] = True,
+    samples: Annotated[bool, option("Draw the samples that the first update of each run has mixed.")] = True,
 ) -> None:
     """One self-contained page per study: what shows, tables, curves, calibration, boxes, mixed samples, settings.
 

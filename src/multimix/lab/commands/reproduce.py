@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from ..terminal import note, tell
-from .options import DataFolder, FollowName, OutFolder, Rebuild, ScaleName, data_folder
+from .options import DataFolder, FollowName, OutFolder, Rebuild, ScaleName, data_folder, option
 
 OUT = Path("multimix-paper")
 
@@ -15,19 +13,13 @@ def reproduce(
     *,
     scale: ScaleName = "small",
     only: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(
-            metavar="WHAT …", help="Tables I … VIII and figures fig2 … fig8, or their names.", help_behavior_hint="(default: all)"
-        ),
+        tuple[str, ...], option("Tables I … VIII and figures fig2 … fig8, or their names.", "WHAT …", default="all")
     ] = (),
-    seeds: Annotated[
-        tuple[int, ...],
-        tyro.conf.arg(metavar="SEED …", help="One training for each.", help_behavior_hint="(default: 0 1 2; 0 at smoke scale)"),
-    ] = (),
+    seeds: Annotated[tuple[int, ...], option("One training for each.", "SEED …", default="0 1 2; 0 at smoke scale")] = (),
     follow: FollowName = "text",
-    plan: Annotated[bool, tyro.conf.arg(help="Say what it would do and cost, and what is missing; train nothing.")] = False,
+    plan: Annotated[bool, option("Say what it would do and cost, and what is missing; train nothing.")] = False,
     rebuild: Rebuild = False,
-    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Runs at a time, each in a process of its own.")] = 1,
+    jobs: Annotated[int, option("Runs at a time, each in a process of its own.", "N")] = 1,
     data: DataFolder = None,
     out: OutFolder = OUT,
 ) -> None:

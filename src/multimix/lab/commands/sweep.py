@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
 from .options import (
     RUNS,
     Changes,
@@ -21,6 +19,7 @@ from .options import (
     Seeds,
     changes_of,
     data_folder,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -34,55 +33,39 @@ def sweep(
     recipe: RecipeName,
     /,
     *,
-    methods: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="NAME …", help="What is compared; multimix list methods names all.")
-    ] = ("none", "mixup", "cutmix", "puzzlemix"),
-    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K …", help="With how many interpolations each.")] = (1, 5),
+    methods: Annotated[tuple[str, ...], option("What is compared; multimix list methods names all.", "NAME …")] = (
+        "none",
+        "mixup",
+        "cutmix",
+        "puzzlemix",
+    ),
+    ks: Annotated[tuple[int, ...], option("With how many interpolations each.", "K …")] = (1, 5),
     seeds: Seeds = (0, 1, 2),
     scale: ScaleName = "paper",
     follow: FollowName = "text",
     equal: Annotated[
         tuple[Literal["steps", "samples", "compute"], ...],
-        tyro.conf.arg(
-            metavar="BUDGET …", help="What all get the same of: steps (the recipe's schedule), samples, compute; or several."
-        ),
+        option("What all get the same of: steps (the recipe's schedule), samples, compute; or several.", "BUDGET …"),
     ] = ("steps",),
     jobs: Annotated[
         int | None,
-        tyro.conf.arg(
-            metavar="N",
-            help="Runs at a time, each in a process of its own.",
-            help_behavior_hint="(default: 1 on this machine; what fits into a cluster)",
-        ),
+        option("Runs at a time, each in a process of its own.", "N", default="1 on this machine; what fits into a cluster"),
     ] = None,
     engine: Annotated[
         Literal["local", "ray", "slurm"],
-        tyro.conf.arg(help="Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
+        option("Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
     ] = "local",
     address: Annotated[
-        str | None,
-        tyro.conf.arg(
-            metavar="ADDRESS", help="Ray: of a cluster.", help_behavior_hint="(default: $RAY_ADDRESS, or Ray on this machine)"
-        ),
+        str | None, option("Ray: of a cluster.", "ADDRESS", default="$RAY_ADDRESS, or Ray on this machine")
     ] = None,
-    cpus_per_run: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: cores of a run.", help_behavior_hint="(default: 1)")
-    ] = None,
-    gpus_per_run: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help="Ray, Slurm: GPUs of a run.", help_behavior_hint="(default: 0)")
-    ] = None,
-    partition: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help="Slurm: the partition.", help_behavior_hint="(default: Slurm's own)")
-    ] = None,
-    hours: Annotated[
-        float | None, tyro.conf.arg(metavar="H", help="Slurm: the time limit of a run.", help_behavior_hint="(default: 24)")
-    ] = None,
-    memory: Annotated[
-        float | None, tyro.conf.arg(metavar="GB", help="Slurm: the memory of a run.", help_behavior_hint="(default: Slurm's own)")
-    ] = None,
+    cpus_per_run: Annotated[int | None, option("Ray, Slurm: cores of a run.", "N", default="1")] = None,
+    gpus_per_run: Annotated[int | None, option("Ray, Slurm: GPUs of a run.", "N", default="0")] = None,
+    partition: Annotated[str | None, option("Slurm: the partition.", "NAME", default="Slurm's own")] = None,
+    hours: Annotated[float | None, option("Slurm: the time limit of a run.", "H", default="24")] = None,
+    memory: Annotated[float | None, option("Slurm: the memory of a run.", "GB", default="Slurm's own")] = None,
     data: DataFolder = None,
     out: OutFolder = RUNS,
-    retry: Annotated[int, tyro.conf.arg(metavar="N", help="How often a run that failed is tried again at once.")] = 0,
+    retry: Annotated[int, option("How often a run that failed is tried again at once.", "N")] = 0,
     rebuild: Rebuild = False,
     set_: Changes = (),
 ) -> None:

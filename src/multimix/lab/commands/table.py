@@ -3,30 +3,21 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from .options import FollowName, RunFolders, run_rows
+from .options import FollowName, RunFolders, option, run_rows
 
 
 def table(
     number: Annotated[
-        str | None,
-        tyro.conf.arg(
-            metavar="[I … VIII]", help="Which table, also 1 … 8 or its name; without one all are listed.", help_behavior_hint=""
-        ),
+        str | None, option("Which, also 1 … 8 or its name; without one all are listed.", "[I … VIII]", default="list all")
     ] = None,
     /,
     *,
     runs: RunFolders = (),
     scale: Annotated[
-        Literal["paper", "small", "smoke"] | None,
-        tyro.conf.arg(help="Which runs.", help_behavior_hint="(default: the largest scale that was run)"),
+        Literal["paper", "small", "smoke"] | None, option("Which runs.", default="the largest scale that was run")
     ] = None,
     follow: FollowName = "text",
-    out: Annotated[
-        Path | None,
-        tyro.conf.arg(metavar="FOLDER", help="Also write Markdown, CSV and HTML.", help_behavior_hint="(default: print only)"),
-    ] = None,
+    out: Annotated[Path | None, option("Also write Markdown, CSV and HTML.", "FOLDER", default="print only")] = None,
 ) -> None:
     """A table of the paper under its own number beside ours: mean, n, SD, interval, and whether the paper's claims are seen.
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from ...sampling import rank
 from .options import (
     RUNS,
@@ -22,6 +20,7 @@ from .options import (
     Seeds,
     changes_of,
     data_folder,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -33,27 +32,15 @@ def train(
     recipe: RecipeName,
     /,
     *,
-    method: Annotated[
-        str | None,
-        tyro.conf.arg(
-            metavar="NAME", help="What to train; multimix list methods names all.", help_behavior_hint="(default: all rows)"
-        ),
-    ] = None,
-    k: Annotated[
-        int | None,
-        tyro.conf.arg(
-            metavar="K",
-            help="Interpolations, or the factor of a batch strategy.",
-            help_behavior_hint="(default: 5 with --method)",
-        ),
-    ] = None,
+    method: Annotated[str | None, option("What to train; multimix list methods names all.", "NAME", default="all rows")] = None,
+    k: Annotated[int | None, option("Interpolations, or the factor of a batch strategy.", "K", default="5 with --method")] = None,
     seeds: Seeds = (0,),
     scale: ScaleName = "paper",
     follow: FollowName = "text",
     data: DataFolder = None,
     out: OutFolder = RUNS,
-    skip_bad: Annotated[bool, tyro.conf.arg(help="Leave out files that cannot be read, and count them.")] = False,
-    show: Annotated[bool, tyro.conf.arg(help="Print all fields of the settings, and train nothing.")] = False,
+    skip_bad: Annotated[bool, option("Leave out files that cannot be read, and count them.")] = False,
+    show: Annotated[bool, option("Print all fields of the settings, and train nothing.")] = False,
     rebuild: Rebuild = False,
     set_: Changes = (),
 ) -> None:

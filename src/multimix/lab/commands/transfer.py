@@ -3,40 +3,25 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from .options import DATA_VARIABLE, data_folder
+from .options import DATA_VARIABLE, data_folder, option
 
 
 def transfer(
-    run: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN …", help="Folders of runs, or of results (all runs there).")],
+    run: Annotated[tuple[str, ...], option("Folders of runs, or of results (all runs there).", "RUN …")],
     /,
     *,
-    count: Annotated[int, tyro.conf.arg(metavar="N", help="Epochs, or steps.")] = 10,
-    unit: Annotated[Literal["epoch", "step"], tyro.conf.arg(help="What is counted, and measured after.")] = "epoch",
-    lr: Annotated[float, tyro.conf.arg(metavar="RATE", help="Adam's learning rate.")] = 1e-4,
-    batch: Annotated[int, tyro.conf.arg(metavar="B", help="Pictures of an update.")] = 32,
-    per_class: Annotated[
-        int | None,
-        tyro.conf.arg(metavar="N", help="So many pictures of every bird, in both parts.", help_behavior_hint="(default: all)"),
-    ] = None,
-    layers: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(metavar="LAYER …", help="What is trained with the head.", help_behavior_hint="(default: the last block)"),
-    ] = (),
-    seed: Annotated[int, tyro.conf.arg(metavar="SEED", help="Decides the new head and the order of pictures.")] = 0,
-    checkpoint: Annotated[Literal["last", "best"], tyro.conf.arg(help="Which weights of a run.")] = "last",
-    data: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="FOLDER", help="Where CUB_200_2011 is.", help_behavior_hint=f"(default: ${DATA_VARIABLE}, or data)"
-        ),
-    ] = None,
-    workers: Annotated[int, tyro.conf.arg(metavar="N", help="Processes that read pictures.")] = 0,
-    device: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help="cpu, cuda, ….", help_behavior_hint="(default: what is there)")
-    ] = None,
-    again: Annotated[bool, tyro.conf.arg(help="Do anew what was done before.")] = False,
+    count: Annotated[int, option("Epochs, or steps.", "N")] = 10,
+    unit: Annotated[Literal["epoch", "step"], option("What is counted, and measured after.")] = "epoch",
+    lr: Annotated[float, option("Adam's learning rate.", "RATE")] = 1e-4,
+    batch: Annotated[int, option("Pictures of an update.", "B")] = 32,
+    per_class: Annotated[int | None, option("So many pictures of every bird, in both parts.", "N", default="all")] = None,
+    layers: Annotated[tuple[str, ...], option("What is trained with the head.", "LAYER …", default="the last block")] = (),
+    seed: Annotated[int, option("Decides the new head and the order of pictures.", "SEED")] = 0,
+    checkpoint: Annotated[Literal["last", "best"], option("Which weights of a run.")] = "last",
+    data: Annotated[Path | None, option("Where CUB_200_2011 is.", "FOLDER", default=f"${DATA_VARIABLE}, or data")] = None,
+    workers: Annotated[int, option("Processes that read pictures.", "N")] = 0,
+    device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="what is there")] = None,
+    again: Annotated[bool, option("Do anew what was done before.")] = False,
 ) -> None:
     """Train the last block and a new head on CUB-200-2011, and measure error and boxes after every epoch or step.
 

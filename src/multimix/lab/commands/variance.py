@@ -3,17 +3,16 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from ..terminal import bar, note
-from .options import Quick, RebuildReport, StudyFolder
+from .options import Quick, RebuildReport, StudyFolder, option
 
 
 def variance(
     *,
-    on: Annotated[
-        tuple[Literal["spiral", "digits"], ...], tyro.conf.arg(metavar="DATA …", help="On the spiral, on the digits, or both.")
-    ] = ("spiral", "digits"),
+    on: Annotated[tuple[Literal["spiral", "digits"], ...], option("On the spiral, on the digits, or both.", "DATA …")] = (
+        "spiral",
+        "digits",
+    ),
     quick: Quick = False,
     rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-variance"),

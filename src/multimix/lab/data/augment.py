@@ -8,9 +8,10 @@ black, as in the reference protocols, not the mean colour.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -23,19 +24,29 @@ Size = int | tuple[int, int]
 TRIES = 10  # of a random-resized crop until one fits
 
 
-class Step(Protocol):
-    """One augmentation: how many numbers it draws for a sample, and what it does with them."""
+class Step(ABC):
+    """One augmentation: how many ``numbers`` in [0, 1) it draws for a sample, and what it does with them."""
 
-    @property
-    def numbers(self) -> int:
-        """Numbers in [0, 1) that one sample needs."""
+    numbers: ClassVar[int] = 0
 
+    @abstractmethod
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
         """``x [B, C, H, W]`` changed as ``drawn [B, numbers]`` says; ``x`` itself stays as it is."""
 
 
 @dataclass(frozen=True)
-class Flip:
+class Sized(Step):
+    """A step whose images have a ``size`` of their own."""
+
+    size: Size
+
+    def __post_init__(self) -> None:
+        if min(sides(self.size)) < 1:
+            raise ValueError(f"size must be at least 1, got {self.size}")
+
+
+@dataclass(frozen=True)
+class Flip(Step):
     """Mirrored left to right with probability ``p``."""
 
     p: float = 0.5
@@ -51,15 +62,14 @@ class Flip:
 
 
 @dataclass(frozen=True)
-class PaddedCrop:
+class PaddedCrop(Sized):
     """A window of ``size`` anywhere in the image with ``padding`` black pixels around it; every place is equally likely."""
 
-    size: Size
     padding: int
     numbers = 2
 
     def __post_init__(self) -> None:
-        check_size(self.size)
+        super().__post_init__()
         if self.padding < 0:
             raise ValueError(f"padding must be at least 0, got {self.padding}")
 
@@ -74,20 +84,19 @@ class PaddedCrop:
 
 
 @dataclass(frozen=True)
-class RandomResizedCrop:
+class RandomResizedCrop(Sized):
     """A part of the image with a random area and shape, resized to ``size`` (bilinear, smoothed when it shrinks).
 
     Its share of the area is uniform in ``scale``, the logarithm of width / height uniform in ``ratio``, its place uniform. What
     does not fit is drawn again, ten times at most; then it is the largest part in the middle whose shape is allowed.
     """
 
-    size: Size
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     numbers = 2 * TRIES + 2
 
     def __post_init__(self) -> None:
-        check_size(self.size)
+        super().__post_init__()
         if not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise ValueError(f"scale must be two ascending shares of the area in (0, 1], got {self.scale}")
         if not 0 < self.ratio[0] <= self.ratio[1]:
@@ -100,7 +109,7 @@ class RandomResizedCrop:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(Step):
     """Turned about the middle by an angle uniform in ±``degrees``, counter-clockwise if positive (bilinear, black outside)."""
 
     degrees: float
@@ -121,14 +130,8 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Resize:
+class Resize(Sized):
     """Resized (bilinear, smoothed when it shrinks): a number is the new short side, aspect kept; a pair is height and width."""
-
-    size: Size
-    numbers = 0
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
 
     def size_of(self, height: int, width: int) -> tuple[int, int]:
         """Height and width after resizing an image of this height and width."""
@@ -143,14 +146,8 @@ class Resize:
 
 
 @dataclass(frozen=True)
-class CenterCrop:
+class CenterCrop(Sized):
     """The middle of the image."""
-
-    size: Size
-    numbers = 0
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
         height, width = sides(self.size)
@@ -161,12 +158,11 @@ class CenterCrop:
 
 
 @dataclass(frozen=True)
-class Normalise:
+class Normalise(Step):
     """(x − mean) / std for every channel, of pixels in 0 … 1. It comes last."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    numbers = 0
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
@@ -225,12 +221,6 @@ class Augment:
 def in_unit_range(x: Tensor) -> Tensor:
     """float32: uint8 in 0 … 255 as 0 … 1, anything else as it is."""
     return x.float() / 255 if x.dtype == torch.uint8 else x.float()
-
-
-def check_size(size: Size) -> None:
-    """Raise ValueError unless ``size`` is one or two positive numbers."""
-    if min(sides(size)) < 1:
-        raise ValueError(f"size must be at least 1, got {size}")
 
 
 def sides(size: Size) -> tuple[int, int]:

@@ -1,10 +1,11 @@
 """What is known of every data set, and its samples: in memory, or as files that are read when needed."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -17,35 +18,58 @@ Layout = Literal["images", "points"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class Split(Protocol):
-    """Samples with classes. Pixels are uint8 in 0 … 255, or float32 (features, or pixels in 0 … 1)."""
+Own = TypeVar("Own", bound="Split")
 
-    @property
-    def labels(self) -> Tensor:
-        """Class of every sample, int64 ``[N]``."""
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes; some may have no sample in a partial set."""
+class Split(ABC):
+    """Samples with classes. Pixels are uint8 in 0 … 255, or float32 (features, or pixels in 0 … 1).
 
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """One sentence for every file that was left out because it is bad."""
+    ``labels`` are int64 ``[N]``. Some of ``classes`` may have no sample in a partial set. ``skipped`` has one sentence for every
+    file that was left out because it is bad.
+    """
 
-    def __len__(self) -> int: ...
+    labels: Tensor
+    classes: tuple[str, ...]
+    skipped: tuple[str, ...]
 
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
     def batch(self, index: Tensor) -> tuple[Pixels, Tensor]:
         """Pixels and classes of the samples ``index``, in that order."""
 
-    def subset(self, per_class: int, seed: int) -> "Split":
-        """``per_class`` samples of every class, the same ones for the same seed, in their original order."""
+    @abstractmethod
+    def take(self, index: Tensor) -> "Split":
+        """Only the samples ``index``."""
+
+    def subset(self: Own, per_class: int, seed: int) -> Own:
+        """``per_class`` samples of every class that has samples, the same ones for the same seed, in their original order."""
+        counts = torch.bincount(self.labels)
+        fewest = int(counts[counts > 0].min()) if len(self) else 0
+        if not 1 <= per_class <= fewest:
+            raise ValueError(f"per_class must lie in 1 … {fewest}, the size of the smallest class, got {per_class}")
+        shuffled = torch.randperm(len(self), generator=seeded(seed))
+        # A stable sort by class keeps the shuffled order inside each class, so the first ones of each are a uniform draw.
+        by_class = shuffled[torch.argsort(self.labels[shuffled], stable=True)]
+        first = torch.cumsum(counts, 0) - counts
+        rank = torch.arange(len(self)) - first[self.labels[by_class]]
+        return cast(Own, self.take(by_class[rank < per_class].sort().values))
+
+    def check_labels(self, count: int) -> None:
+        """Raise ValueError unless there is one label of a class for each of ``count`` samples."""
+        labels, last = self.labels, len(self.classes) - 1
+        if labels.dtype != torch.int64 or list(labels.shape) != [count]:
+            raise ValueError(f"labels must be int64 [{count}], one per sample, got {labels.dtype} {list(labels.shape)}")
+        if count and not 0 <= int(labels.min()) <= int(labels.max()) <= last:
+            raise ValueError(f"labels must lie in 0 … {last}, got {int(labels.min())} … {int(labels.max())}")
 
 
 S_co = TypeVar("S_co", bound=Split, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class Images(Split):
     """Samples in memory (or mapped from a file): ``pixels [N, C, H, W]``, uint8 or float32."""
 
     pixels: Tensor
@@ -55,26 +79,23 @@ class Images:
 
     def __post_init__(self) -> None:
         self.check_pixels()
-        _check_labels(self.labels, len(self.pixels), self.classes)
+        self.check_labels(len(self.pixels))
 
     def check_pixels(self) -> None:
         """Raise ValueError unless these are images; samples of another kind may have other axes."""
         if self.pixels.ndim != 4 or self.pixels.dtype not in (torch.uint8, torch.float32):
             raise ValueError(f"pixels must be uint8 or float32 [N, C, H, W], got {self.pixels.dtype} {list(self.pixels.shape)}")
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.pixels.index_select(0, index), self.labels.index_select(0, index)
 
-    def subset(self, per_class: int, seed: int) -> "Images":
-        pixels, labels = self.batch(_draw_subset(self.labels, per_class, seed))
+    def take(self, index: Tensor) -> "Images":
+        pixels, labels = self.batch(index)
         return replace(self, pixels=pixels, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class Files(Split):
     """Samples on disk: ``reader(path)`` gives ``[C, H, W]``. It must be importable, for worker processes.
 
     ``boxes`` holds float32 ``[n, 4]`` for every sample: x, y, width, height of its n objects, in pixels of the stored file.
@@ -88,12 +109,9 @@ class Files:
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_labels(self.labels, len(self.paths), self.classes)
+        self.check_labels(len(self.paths))
         if self.boxes is not None and len(self.boxes) != len(self.paths):
             raise ValueError(f"boxes must be one tensor per path, got {len(self.boxes)} for {len(self.paths)}")
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
     def batch(self, index: Tensor) -> tuple[Pixels, Tensor]:
         """Pixels and classes of the samples ``index``, in that order; one tensor if all have the same size."""
@@ -101,11 +119,7 @@ class Files:
         alike = bool(images) and all(image.shape == images[0].shape for image in images)
         return torch.stack(images) if alike else images, self.labels.index_select(0, index)
 
-    def subset(self, per_class: int, seed: int) -> "Files":
-        return self.take(_draw_subset(self.labels, per_class, seed))
-
     def take(self, index: Tensor) -> "Files":
-        """Only the samples ``index``, with their boxes."""
         rows = index.tolist()
         boxes = None if self.boxes is None else tuple(self.boxes[i] for i in rows)
         return replace(self, paths=tuple(self.paths[i] for i in rows), labels=self.labels[index], boxes=boxes)
@@ -125,21 +139,6 @@ class Splits(Generic[S_co]):
 
     def __contains__(self, part: str) -> bool:
         return part in self.parts
-
-    @property
-    def train(self) -> S_co:
-        """What networks learn from."""
-        return self["train"]
-
-    @property
-    def validation(self) -> S_co:
-        """What the best epoch is chosen by; in ImageNet and Tiny-ImageNet also what is reported."""
-        return self["validation"]
-
-    @property
-    def test(self) -> S_co:
-        """What is reported."""
-        return self["test"]
 
 
 @dataclass(frozen=True)
@@ -208,24 +207,3 @@ def read(name: str, folder: str | Path, **options: Any) -> Splits[Split]:
         if option not in known:
             raise ValueError(f"{name} has no option {option!r}{nearest(option, known)}; it has {', '.join(known) or 'none'}")
     return entry.read(folder, **options)
-
-
-def _draw_subset(labels: Tensor, per_class: int, seed: int) -> Tensor:
-    """Indices of ``per_class`` samples of every class that has samples, ascending."""
-    counts = torch.bincount(labels)
-    fewest = int(counts[counts > 0].min()) if len(labels) else 0
-    if not 1 <= per_class <= fewest:
-        raise ValueError(f"per_class must lie in 1 … {fewest}, the size of the smallest class, got {per_class}")
-    shuffled = torch.randperm(len(labels), generator=seeded(seed))
-    # A stable sort by class keeps the shuffled order inside each class, so the first ones of each are a uniform draw.
-    by_class = shuffled[torch.argsort(labels[shuffled], stable=True)]
-    first = torch.cumsum(counts, 0) - counts
-    rank = torch.arange(len(labels)) - first[labels[by_class]]
-    return by_class[rank < per_class].sort().values
-
-
-def _check_labels(labels: Tensor, count: int, classes: tuple[str, ...]) -> None:
-    if labels.dtype != torch.int64 or list(labels.shape) != [count]:
-        raise ValueError(f"labels must be int64 [{count}], one per sample, got {labels.dtype} {list(labels.shape)}")
-    if count and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
-        raise ValueError(f"labels must lie in 0 … {len(classes) - 1}, got {int(labels.min())} … {int(labels.max())}")

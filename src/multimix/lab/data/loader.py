@@ -4,13 +4,14 @@ The order of an epoch is a permutation keyed by (seed, epoch). The augmentation 
 drawn for the whole batch, of which every process takes its rows. So batch s of epoch e is a function of these numbers alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from ...sampling import seeded
 from .augment import Augment
@@ -72,8 +73,8 @@ class Loader:
         """The batches of epoch ``number`` from step ``start`` on."""
         if not 0 <= start <= len(self):
             raise ValueError(f"start must lie in 0 … {len(self)}, got {start}")
-        steps, remaining = _Steps(self, number, self.order(number)), range(start, len(self))
-        return made_ahead(steps, remaining, self.workers if isinstance(self.split, Files) else 0)
+        make = partial(self._step, number, self.order(number))
+        return made_ahead(make, range(start, len(self)), self.workers if isinstance(self.split, Files) else 0)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the only epoch there is without shuffling and augmentation."""
@@ -86,48 +87,33 @@ class Loader:
         count = len(self.split)
         return torch.randperm(count, generator=seeded(ORDER, self.seed, number)) if self.shuffle else torch.arange(count)
 
-
-@dataclass(frozen=True, eq=False)
-class _Steps(Dataset[Batch | BadFile]):
-    """Step s of an epoch by index: what a worker needs to make it."""
-
-    loader: Loader
-    number: int
-    order: Tensor
-
-    def __getitem__(self, step: int) -> Batch | BadFile:
-        loader = self.loader
-        index = self.order[step * loader.batch : (step + 1) * loader.batch]
-        draws = loader.augment.draw(loader.repeats * len(index), seeded(DRAWS, loader.seed, self.number, step))
-        mine = torch.arange(len(index)).tensor_split(loader.world)[loader.rank]
+    def _step(self, number: int, order: Tensor, step: int) -> Batch | BadFile:
+        index = order[step * self.batch : (step + 1) * self.batch]
+        draws = self.augment.draw(self.repeats * len(index), seeded(DRAWS, self.seed, number, step))
+        mine = torch.arange(len(index)).tensor_split(self.world)[self.rank]
         nothing = len(mine) == 0
         if nothing:
             mine = torch.zeros(1, dtype=torch.int64)  # read and dropped again, for its shape
         try:
-            pixels, labels = loader.split.batch(index[mine])
+            pixels, labels = self.split.batch(index[mine])
         except BadFile as bad:
             return bad
-        rows = (torch.arange(loader.repeats)[:, None] * len(index) + mine).flatten()
-        repeated = pixels * loader.repeats if isinstance(pixels, list) else torch.cat([pixels] * loader.repeats)
-        x, y = loader.augment.apply(repeated, draws[rows]), labels.repeat(loader.repeats)
+        rows = (torch.arange(self.repeats)[:, None] * len(index) + mine).flatten()
+        repeated = pixels * self.repeats if isinstance(pixels, list) else torch.cat([pixels] * self.repeats)
+        x, y = self.augment.apply(repeated, draws[rows]), labels.repeat(self.repeats)
         return (x[:0], y[:0]) if nothing else (x, y)
 
 
-def made_ahead(steps: Dataset[T | BadFile], numbers: range, workers: int) -> Iterator[T]:
-    """The steps with these ``numbers``, made ahead by ``workers`` other processes (0: by this one); a bad file is raised.
+def made_ahead(make: Callable[[int], T | BadFile], numbers: range, workers: int) -> Iterator[T]:
+    """What ``make`` makes of the ``numbers``, ahead by ``workers`` other processes (0: by this one); a bad file is raised.
 
-    ``steps`` return the BadFile: raised in a worker, torch would bury its sentence in a traceback.
+    ``make`` returns the BadFile: raised in a worker, torch would bury its sentence in a traceback.
     """
-    made: Iterable[T | BadFile] = map(steps.__getitem__, numbers)
-    if workers:
-        # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
-        options: dict[str, Any] = {"generator": torch.Generator(), "collate_fn": _unchanged}
-        made = DataLoader(steps, batch_size=None, sampler=numbers, num_workers=workers, **options)
-    return _raise_bad(made)
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
+    if workers == 0:
+        return _raise_bad(map(make, numbers))
+    # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
+    generator = torch.Generator()
+    return _raise_bad(DataLoader(numbers, batch_size=None, num_workers=workers, generator=generator, collate_fn=make))  # type: ignore[arg-type]  # a range is a map-style data set
 
 
 def _raise_bad(made: Iterable[T | BadFile]) -> Iterator[T]:

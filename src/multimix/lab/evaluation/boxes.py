@@ -5,14 +5,13 @@ A box is x, y, width, height in pixels, float, and covers x ≤ place < x + widt
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 from scipy import ndimage
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from ..data import Augment, BadFile, CenterCrop, Files, Normalise, Resize
 from ..data.augment import sides
@@ -114,40 +113,28 @@ class Boxed(NamedTuple):
     vanished: list[int]
 
 
-@dataclass(frozen=True, eq=False)
-class BoxedBatches(Dataset[Boxed | BadFile]):
+def boxed_batches(split: Files, augment: Augment, batch: int = 50, workers: int = 0) -> Iterator[Boxed]:
     """The samples of ``split`` in order, ``batch`` at a time, made by ``workers`` other processes (0: by this one)."""
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), augment)  # an augmentation that cannot be followed is refused now
+    return made_ahead(partial(_boxed, split, augment, batch), range(-(-len(split) // batch)), workers)
 
-    split: Files
-    augment: Augment
-    batch: int = 50
-    workers: int = 0
 
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch must be at least 1, got {self.batch}")
-        seen_boxes(torch.zeros(0, 4), (1, 1), (1, 1), self.augment)  # an augmentation that cannot be followed is refused now
-
-    def __len__(self) -> int:
-        return -(-len(self.split) // self.batch)
-
-    def __getitem__(self, step: int) -> Boxed | BadFile:
-        rows = range(step * self.batch, min(len(self.split), (step + 1) * self.batch))
-        stored = [annotated(self.split)[row] for row in rows]
-        try:
-            images, labels = self.split.batch(torch.tensor(rows))
-            sizes = [picture_size(self.split.paths[row]) for row in rows]
-        except BadFile as bad:
-            return bad
-        boxes = [
-            seen_boxes(some, size, (image.shape[1], image.shape[2]), self.augment)
-            for some, size, image in zip(stored, sizes, images, strict=True)
-        ]
-        x = self.augment.apply(images, torch.zeros(len(rows), 0))
-        return Boxed(x, labels, boxes, [len(before) - len(after) for before, after in zip(stored, boxes, strict=True)])
-
-    def __iter__(self) -> Iterator[Boxed]:
-        return made_ahead(self, range(len(self)), self.workers)
+def _boxed(split: Files, augment: Augment, batch: int, step: int) -> Boxed | BadFile:
+    rows = range(step * batch, min(len(split), (step + 1) * batch))
+    stored = [annotated(split)[row] for row in rows]
+    try:
+        images, labels = split.batch(torch.tensor(rows))
+        sizes = [picture_size(split.paths[row]) for row in rows]
+    except BadFile as bad:
+        return bad
+    boxes = [
+        seen_boxes(some, size, (image.shape[1], image.shape[2]), augment)
+        for some, size, image in zip(stored, sizes, images, strict=True)
+    ]
+    x = augment.apply(images, torch.zeros(len(rows), 0))
+    return Boxed(x, labels, boxes, [len(before) - len(after) for before, after in zip(stored, boxes, strict=True)])
 
 
 def annotated(split: Any) -> tuple[Tensor, ...]:

@@ -107,6 +107,8 @@ def measure_calibration(subject: Subject, reading: Reading, *, bins: int = BINS)
 
 def calibration(predictions: Predictions, bins: int = BINS) -> Calibration:
     """All measures of one network's predictions."""
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
     confidence, correct = _top(predictions)
     found = reliability_bins(confidence, correct, bins)
     return Calibration(
@@ -132,7 +134,6 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
     >>> round(expected_calibration_error(torch.tensor([0.5, 0.45]), torch.tensor([False, True])), 4)
     2.5
     """
-    _check_confidence(confidence, correct, bins)
     return _weighted_gap(confidence, correct, _edges(confidence, bins))
 
 
@@ -142,7 +143,6 @@ def adaptive_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
     Bin m ends at the sample of rank ⌈m·N/M⌉ by confidence. Samples with one confidence stay together, in the lower bin, so their
     order does not matter; a bin that loses all of its samples to such a tie is empty.
     """
-    _check_confidence(confidence, correct, bins)
     count = len(confidence)
     # Ranks in whole numbers: m·N/M in floating point may lie just above a whole number.
     last = torch.tensor([-(-m * count // bins) - 1 for m in range(1, bins + 1)], device=confidence.device)
@@ -152,7 +152,6 @@ def adaptive_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 
 def reliability_bins(confidence: Tensor, correct: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
     """Counts and means in the bins ((m−1)/M, m/M] of ``expected_calibration_error``, empty ones included."""
-    _check_confidence(confidence, correct, bins)
     values = torch.stack([torch.ones_like(correct).double(), confidence.double(), correct.double()], dim=1)
     sums = _sums(values, confidence, _edges(confidence, bins))
     found = []
@@ -269,14 +268,3 @@ def _mean(predictions: Predictions, total: Callable[[Tensor, Tensor], Tensor]) -
     """The mean over samples of what ``total(logits, labels)`` sums up, in parts that fit into memory."""
     parts = zip(torch.split(predictions.logits, ROWS), torch.split(predictions.labels, ROWS), strict=True)
     return sum(float(total(logits, labels)) for logits, labels in parts) / len(predictions)
-
-
-def _check_confidence(confidence: Tensor, correct: Tensor, bins: int) -> None:
-    if confidence.ndim != 1 or confidence.shape != correct.shape or len(confidence) == 0:
-        raise ValueError(
-            f"confidence and correct must have one equal shape [N], N ≥ 1, got {list(confidence.shape)} and {list(correct.shape)}"
-        )
-    if not bool(((confidence >= 0) & (confidence <= 1)).all()):
-        raise ValueError(f"confidence must lie in 0 … 1, got {float(confidence.min())} … {float(confidence.max())}")
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")

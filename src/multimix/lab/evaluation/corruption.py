@@ -5,9 +5,10 @@ smaller; for the paper's experiment read ImageNet with ``short_side=256``, the s
 """
 
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
 from typing import NamedTuple, cast
 
 import numpy
@@ -55,8 +56,8 @@ def _blur(x: Tensor, sigma: float, _: Generator) -> Tensor:
 
 
 def _contrast(x: Tensor, share: float, _: Generator) -> Tensor:
-    mean = x.mean((1, 2), keepdim=True)
-    return mean + share * (x - mean)
+    grey = x.mean((1, 2), keepdim=True)
+    return grey + share * (x - grey)
 
 
 def _brightness(x: Tensor, more: float, _: Generator) -> Tensor:
@@ -116,12 +117,10 @@ class Corruptions:
     without_box: int
     rows: tuple[CorruptionError, ...]
 
-    def mean(self, name: str) -> float:
-        """Top-1 error in per cent, the mean over the severities of the corruption ``name``."""
-        found = [row.top1.percent for row in self.rows if row.name == name]
-        if not found:
-            raise ValueError(f"no corruption {name!r} here; there are {', '.join(dict.fromkeys(row.name for row in self.rows))}")
-        return math.fsum(found) / len(found)
+    def means(self) -> dict[str, float]:
+        """Top-1 error in per cent by name, the mean over the severities of each corruption."""
+        names = dict.fromkeys(row.name for row in self.rows)
+        return {name: fmean(row.top1.percent for row in self.rows if row.name == name) for name in names}
 
 
 @measure(
@@ -144,7 +143,7 @@ def measure_corruption(
     found = corruption_errors(
         subject.network, split, subject.evaluation, reading, names=corruptions or None, severities=severities, seed=seed
     )
-    return Finding({"n": found.n, **{name: found.mean(name) for name in dict.fromkeys(row.name for row in found.rows)}}, found)
+    return Finding({"n": found.n, **found.means()}, found)
 
 
 def corruption_errors(
@@ -194,14 +193,37 @@ def check_corruption(split: Split, name: str, severity: int | None) -> None:
 def corrupted_split(split: Split, name: str, severity: int | None = None, seed: int = 0) -> Split:
     """``split`` with every image spoilt, files as they are read. The noise depends on the seed and the row of the image."""
     check_corruption(split, name, severity)
+    noise = partial(seeded, NOISE, (*BACKGROUND, *COMMON).index(name), severity or 0, seed)
     if isinstance(split, Files):
-        donors = derangement(len(split), seed) if name == "background_replaced" else None
+        donors = derangement(len(split), seed).tolist() if name == "background_replaced" else None
         rows = {path: row for row, path in enumerate(split.paths)}
-        return replace(split, reader=_SpoiltReader(split, name, severity, seed, donors, rows))
+        return replace(split, reader=partial(_read_spoilt, split, name, severity, noise, donors, rows))
     assert isinstance(split, Images)
     assert severity is not None
-    spoilt = [corrupted(image, name, severity, _noise(name, severity, seed, row)) for row, image in enumerate(split.pixels)]
-    return replace(split, pixels=torch.stack(spoilt))
+    return replace(
+        split,
+        pixels=torch.stack([corrupted(image, name, severity, noise(row)) for row, image in enumerate(split.pixels)]),
+    )
+
+
+def _read_spoilt(
+    split: Files,
+    name: str,
+    severity: int | None,
+    noise: Callable[[int], Generator],
+    donors: Sequence[int] | None,
+    rows: Mapping[str, int],
+    path: str,
+) -> Tensor:
+    """A file of ``split``, spoilt."""
+    row, image = rows[path], split.reader(path)
+    if severity is not None:
+        return corrupted(image, name, severity, noise(row))
+    size = (image.shape[1], image.shape[2])
+    foreground = covered(rescaled(annotated(split)[row], picture_size(path), size), *size)
+    if donors is None:
+        return with_background_noise(image, foreground, noise(row))
+    return with_background(image, foreground, split.reader(split.paths[donors[row]]))
 
 
 def corrupted(image: Tensor, name: str, severity: int, generator: Generator) -> Tensor:
@@ -231,33 +253,6 @@ def derangement(count: int, seed: int) -> Tensor:
         drawn = torch.randperm(count, generator=generator)
         if bool((drawn != identity).all()):
             return drawn
-
-
-@dataclass(frozen=True, eq=False)
-class _SpoiltReader:
-    """Reads a file of ``split`` and spoils it; finds its row by its path."""
-
-    split: Files
-    name: str
-    severity: int | None
-    seed: int
-    donors: Tensor | None
-    rows: dict[str, int]
-
-    def __call__(self, path: str) -> Tensor:
-        row, image = self.rows[path], self.split.reader(path)
-        noise = _noise(self.name, self.severity, self.seed, row)
-        if self.severity is not None:
-            return corrupted(image, self.name, self.severity, noise)
-        size = (image.shape[1], image.shape[2])
-        foreground = covered(rescaled(annotated(self.split)[row], picture_size(path), size), *size)
-        if self.donors is None:
-            return with_background_noise(image, foreground, noise)
-        return with_background(image, foreground, self.split.reader(self.split.paths[int(self.donors[row])]))
-
-
-def _noise(name: str, severity: int | None, seed: int, row: int) -> Generator:
-    return seeded(NOISE, (*BACKGROUND, *COMMON).index(name), severity or 0, seed, row)
 
 
 def _unit(image: Tensor) -> Tensor:

@@ -62,37 +62,79 @@ class GradientNorms:
         return {f"k{row.k}": row.mean for row in self.rows}
 
 
-@dataclass(frozen=True, eq=False)
 class Updates:
     """The first updates of a training with this ``seed``, each at the weights of ``network`` and with every K of ``ks``.
 
+    They are made with copies of the network, in training mode, and of the method with its own networks, so that all start alike.
     A method without mixing has K = 1 only.
     """
 
-    network: nn.Module
-    method: Method
-    split: Split
-    augment: Augment
-    ks: Sequence[int] = KS
-    batch: int = 100
-    loss: LossName = "cross_entropy"
-    smoothing: float = 0.0
-    seed: int = 0
-    workers: int = 0
+    def __init__(
+        self,
+        network: nn.Module,
+        method: Method,
+        split: Split,
+        augment: Augment,
+        ks: Sequence[int] = KS,
+        batch: int = 100,
+        loss: LossName = "cross_entropy",
+        smoothing: float = 0.0,
+        seed: int = 0,
+        workers: int = 0,
+    ) -> None:
+        if tuple(ks[:1]) != (1,) or list(ks) != sorted(set(ks)):
+            raise ValueError(f"ks must be ascending whole numbers from 1 on, with which all are compared, got {tuple(ks)}")
+        core, _ = unwrapped(network)
+        if not any(weight.requires_grad for weight in core.parameters()):
+            raise ValueError("network must have parameters that ask for a gradient, it has none")
+        try:
+            with torch.inference_mode(False):
+                self.network = copy.deepcopy(core).train()
+        except (TypeError, RuntimeError) as error:
+            raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
+        self.method = copy.deepcopy(method) if len(method.modules) > 0 else method
+        self.ks = (1,) if isinstance(method, NoMix) else tuple(ks)
+        self.loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)
+        self.loss, self.smoothing = loss, smoothing
+        self.weight = next(value for value in self.network.parameters() if value.is_floating_point())
+        self.together = nn.ModuleList([self.network, self.method.modules]).to(self.weight.device)
+        self.together.zero_grad(set_to_none=True)
+        self.buffers = {name: value.detach().clone() for name, value in self.together.named_buffers()}
+        self.carried: dict[int, Carried] = {}  # what the method remembers of the batch before, for every K
 
-    def __post_init__(self) -> None:
-        ks = tuple(self.ks)
-        whole = all(isinstance(k, int) and not isinstance(k, bool) for k in ks)
-        if not whole or ks[:1] != (1,) or list(ks) != sorted(set(ks)):
-            raise ValueError(f"ks must be ascending whole numbers from 1 on, with which all are compared, got {ks}")
-        if self.loss not in LOSSES:
-            raise ValueError(f"no loss {self.loss!r}; there are {', '.join(LOSSES)}")
-        object.__setattr__(self, "ks", (1,) if isinstance(self.method, NoMix) else ks)
+    def batches(self, number: int) -> Iterator[tuple[Key, Tensor, Tensor]]:
+        """The first batches of the training with their keys, from as many epochs as that takes, where the network is."""
+        stacks = [value for value in self.network.parameters() if value.ndim == 4 and not value.is_contiguous()]
+        last = any(value.is_contiguous(memory_format=torch.channels_last) for value in stacks)
+        loader, to = self.loader, (self.weight.device, self.weight.dtype)
+        steps = ((epoch, step, batch) for epoch in count() for step, batch in enumerate(loader.epoch(epoch)))
+        for epoch, step, (x, y) in islice(steps, number):
+            order = torch.channels_last if last and x.ndim == 4 else torch.preserve_format
+            yield (loader.seed, epoch, step), x.to(*to, memory_format=order), y.to(self.weight.device)
 
-    @property
-    def loader(self) -> Loader:
-        """The batches of the training."""
-        return Loader(self.split, self.augment, batch=self.batch, seed=self.seed, workers=self.workers)
+    def backward(self, k: int, key: Key, x: Tensor, y: Tensor) -> None:
+        """Gradients of the mixed loss with ``k`` interpolations, with the draws of a training in one process for this key."""
+        seed_everything(*key, 0)
+        (term,) = mixed_terms(
+            self.network,
+            with_k(self.method, k),
+            x,
+            y,
+            generator=seeded(MIXING, *key, 0),
+            loss=LOSSES[self.loss],
+            smoothing=self.smoothing,
+            **self.carried.get(k, {}),
+        )
+        part = term()
+        part.loss.backward()  # type: ignore[no-untyped-call]
+        self.carried[k] = part.carried
+
+    def restore(self) -> None:
+        """No gradients, and buffers as they were: saliency is taken in evaluation mode and depends on running statistics."""
+        self.together.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for name, value in self.together.named_buffers():
+                value.copy_(self.buffers[name])
 
 
 @measure(
@@ -121,17 +163,17 @@ def gradient_norms(updates: Updates, batches: int = 20, progress: Progress = ite
     ks = updates.ks
     values: dict[int, list[float]] = {k: [] for k in ks}
     unmeasured = 1 if updates.method.traits.history else 0
-    with replica_of(updates) as replica:
-        work = ((k, *given) for given in replica.batches(unmeasured + batches) for k in ks)
+    with undisturbed():
+        work = ((k, *given) for given in updates.batches(unmeasured + batches) for k in ks)
         for _, (k, key, x, y) in zip(progress(range((unmeasured + batches) * len(ks))), work, strict=True):
-            replica.backward(k, key, x, y)
-            norm = float(squared_grad_norm(replica.network))
+            updates.backward(k, key, x, y)
+            norm = float(squared_grad_norm(updates.network))
             if not math.isfinite(norm):
                 raise ValueError(f"the gradient must be finite, its squared norm at K = {k} in batch {len(values[k])} is {norm}")
             values[k].append(norm)
-            replica.restore()
+            updates.restore()
     measured = {k: values[k][unmeasured:] for k in ks}
-    return GradientNorms(batches, updates.batch, updates.loss, tuple(_row(k, measured[k], measured[1]) for k in ks))
+    return GradientNorms(batches, updates.loader.batch, updates.loss, tuple(_row(k, measured[k], measured[1]) for k in ks))
 
 
 def updates_of(subject: Subject, name: str, ks: tuple[int, ...], seed: int, workers: int) -> Updates:
@@ -152,68 +194,11 @@ def updates_of(subject: Subject, name: str, ks: tuple[int, ...], seed: int, work
     return Updates(subject.network, settings.method, split, augment, ks, *same, seed, workers)
 
 
-class Replica:
-    """Copies of the network in training mode and of the method with its own networks, for updates that all start alike.
-
-    ``carried`` has what the method remembers of the batch before, for every K, if it remembers any.
-    """
-
-    def __init__(self, updates: Updates) -> None:
-        core, _ = unwrapped(updates.network)
-        if not any(weight.requires_grad for weight in core.parameters()):
-            raise ValueError("network must have parameters that ask for a gradient, it has none")
-        try:
-            self.network = copy.deepcopy(core).train()
-        except (TypeError, RuntimeError) as error:
-            raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
-        self.updates = updates
-        self.method = copy.deepcopy(updates.method) if len(updates.method.modules) > 0 else updates.method
-        self.weight = next(value for value in self.network.parameters() if value.is_floating_point())
-        self.together = nn.ModuleList([self.network, self.method.modules]).to(self.weight.device)
-        self.together.zero_grad(set_to_none=True)
-        self.buffers = {name: value.detach().clone() for name, value in self.together.named_buffers()}
-        self.carried: dict[int, Carried] = {}
-
-    def batches(self, number: int) -> Iterator[tuple[Key, Tensor, Tensor]]:
-        """The first batches of the training with their keys, from as many epochs as that takes, where the network is."""
-        stacks = [value for value in self.network.parameters() if value.ndim == 4 and not value.is_contiguous()]
-        last = any(value.is_contiguous(memory_format=torch.channels_last) for value in stacks)
-        loader, to = self.updates.loader, (self.weight.device, self.weight.dtype)
-        steps = ((epoch, step, batch) for epoch in count() for step, batch in enumerate(loader.epoch(epoch)))
-        for epoch, step, (x, y) in islice(steps, number):
-            order = torch.channels_last if last and x.ndim == 4 else torch.preserve_format
-            yield (loader.seed, epoch, step), x.to(*to, memory_format=order), y.to(self.weight.device)
-
-    def backward(self, k: int, key: Key, x: Tensor, y: Tensor) -> None:
-        """Gradients of the mixed loss with ``k`` interpolations, with the draws of a training in one process for this key."""
-        seed_everything(*key, 0)
-        (term,) = mixed_terms(
-            self.network,
-            with_k(self.method, k),
-            x,
-            y,
-            generator=seeded(MIXING, *key, 0),
-            loss=LOSSES[self.updates.loss],
-            smoothing=self.updates.smoothing,
-            **self.carried.get(k, {}),
-        )
-        part = term()
-        part.loss.backward()  # type: ignore[no-untyped-call]
-        self.carried[k] = part.carried
-
-    def restore(self) -> None:
-        """No gradients, and buffers as they were: saliency is taken in evaluation mode and depends on running statistics."""
-        self.together.zero_grad(set_to_none=True)
-        with torch.no_grad():
-            for name, value in self.together.named_buffers():
-                value.copy_(self.buffers[name])
-
-
 @contextmanager
-def replica_of(updates: Updates) -> Iterator[Replica]:
-    """A replica to take gradients with; the network, the method and all random streams stay as they are."""
+def undisturbed() -> Iterator[None]:
+    """Gradients can be taken, whatever the mode outside; all random streams stay as they are."""
     with preserve_random_state(), torch.inference_mode(False), torch.enable_grad():
-        yield Replica(updates)
+        yield
 
 
 def with_k(method: Method, k: int) -> Method:

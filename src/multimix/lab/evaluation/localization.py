@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..data import Augment, Files
 from .base import Finding, measure
-from .boxes import Boxed, BoxedBatches, iou, largest_box, with_boxes
+from .boxes import Boxed, boxed_batches, iou, largest_box, with_boxes
 from .cam import CamPass, cam_pass, find_layers, heat_maps
 from .error import Proportion, proportion
 from .predictions import READING, Reading
@@ -39,11 +39,6 @@ class Rule:
     above: bool = False
     top1: bool = False
     as_script: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("cam_threshold", "iou_threshold"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in 0 … 1, got {getattr(self, name)}")
 
     def box(self, heat: Tensor) -> Tensor:
         """The box ``[4]`` of a map ``heat [H, W]``."""
@@ -135,10 +130,6 @@ def localization(
     left out, and ``max_box_predicted`` cuts the map of the predicted class.
     """
     rules = [rule for rule in rules if not (foreign and rule.top1)]
-    if thresholds < 0:
-        raise ValueError(f"thresholds must be at least 0, got {thresholds}")
-    if not rules and not thresholds:
-        raise ValueError("there must be a rule, or thresholds to try, got neither")
     boxed, reading = with_boxes(split), reading._replace(batch=min(MOST, reading.batch))
     cuts = numpy.arange(thresholds) / max(1, thresholds)
     right: list[Tensor] = []
@@ -183,10 +174,10 @@ def localization(
 
 def cam_passes(network: nn.Module, split: Files, augment: Augment, reading: Reading) -> Iterator[tuple[Boxed, CamPass]]:
     """Every batch of ``split`` with its boxes, and what the network says about it."""
-    batches = BoxedBatches(split, augment, reading.batch, reading.workers)
+    batches = boxed_batches(split, augment, reading.batch, reading.workers)
     weight = next(network.parameters(), torch.zeros(0))
     layers = None
-    for _, boxed in zip(reading.progress(range(len(batches))), batches, strict=True):
+    for _, boxed in zip(reading.progress(range(reading.batches_of(split))), batches, strict=True):
         x = boxed.x.to(weight.device, weight.dtype)
         layers = layers or find_layers(network, x)
         yield boxed, cam_pass(network, x, layers)
@@ -198,12 +189,7 @@ def box_of_map(heat: Tensor, cam_threshold: float, *, in_bytes: bool = False) ->
     ``in_bytes`` cuts both to whole numbers of 0 … 255 first, as the reference script does. Where nothing is above (the map is
     constant, say), the box is 0, 0, 0, 0.
     """
-    if heat.ndim != 2 or heat.numel() == 0:
-        raise ValueError(f"heat must be one map [H, W], got {list(heat.shape)}")
-    values = heat.detach().cpu().numpy()
-    if not (values.min() >= 0 and values.max() <= 1):  # NaN is neither
-        raise ValueError(f"heat must lie in 0 … 1, got values from {values.min():g} to {values.max():g}")
-    return torch.tensor(_box(values, cam_threshold, in_bytes), dtype=torch.float64)
+    return torch.tensor(_box(heat.detach().cpu().numpy(), cam_threshold, in_bytes), dtype=torch.float64)
 
 
 def _best(boxes: Tensor, true: Tensor) -> list[float]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...methods.base import trained_parameters
 from ..training.loop import Clock
 from .base import Finding, measure
-from .gradient_norm import KS, Key, Replica, Updates, replica_of, updates_of
+from .gradient_norm import KS, Key, Updates, undisturbed, updates_of
 from .predictions import Progress, Reading
 from .subject import Subject
 
@@ -83,38 +83,34 @@ def training_times(updates: Updates, repeats: int = 5, progress: Progress = iter
     laps: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
     unmeasured = 2 if updates.method.traits.history else 1
     turns = unmeasured + repeats
-    with replica_of(updates) as replica:
+    with undisturbed():
         # A rate of 0 costs what any other does, and leaves all updates the same weights.
-        weights = [weight for weight in replica.network.parameters() if weight.requires_grad]
-        weights += trained_parameters(replica.method)
+        weights = [weight for weight in updates.network.parameters() if weight.requires_grad]
+        weights += trained_parameters(updates.method)
         optimizer = torch.optim.SGD(weights, lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
-        given = list(replica.batches(repeats))
+        given = list(updates.batches(repeats))
         # Every turn begins with another K.
-        work = ((k, *given[max(turn - unmeasured, 0)]) for turn in range(turns) for k in _rotated(ks, turn))
+        orders = [(*ks[turn % len(ks) :], *ks[: turn % len(ks)]) for turn in range(turns)]
+        work = ((k, *given[max(turn - unmeasured, 0)]) for turn, order in enumerate(orders) for k in order)
         for _, (k, key, x, y) in zip(progress(range(turns * len(ks))), work, strict=True):
-            laps[k].append(_update(replica, optimizer, k, key, x, y))
+            laps[k].append(_update(updates, optimizer, k, key, x, y))
     seconds = {k: {name: [lap[name] for lap in laps[k][unmeasured:]] for name in laps[k][0]} for k in ks}
-    steps, place = len(updates.loader), replica.weight.device.type
+    steps, place = len(updates.loader), updates.weight.device.type
     rows = tuple(_row(k, seconds[k], seconds[1], steps) for k in ks)
-    return TrainingTimes(repeats, updates.batch, steps, place, torch.get_num_threads(), rows)
+    return TrainingTimes(repeats, updates.loader.batch, steps, place, torch.get_num_threads(), rows)
 
 
-def _rotated(ks: tuple[int, ...], turn: int) -> tuple[int, ...]:
-    first = turn % len(ks)
-    return ks[first:] + ks[:first]
-
-
-def _update(replica: Replica, optimizer: torch.optim.Optimizer, k: int, key: Key, x: Tensor, y: Tensor) -> dict[str, float]:
+def _update(updates: Updates, optimizer: torch.optim.Optimizer, k: int, key: Key, x: Tensor, y: Tensor) -> dict[str, float]:
     """Wall and CPU seconds of one update; buffers are put back after the clock was read."""
     _wait(x.device)
     clock = Clock()
     optimizer.zero_grad()
-    replica.backward(k, key, x, y)
+    updates.backward(k, key, x, y)
     optimizer.step()
-    replica.method.after_step(replica.network)
+    updates.method.after_step(updates.network)
     _wait(x.device)
     passed = clock.lap()
-    replica.restore()
+    updates.restore()
     return passed
 
 
@@ -127,16 +123,15 @@ def _wait(place: torch.device) -> None:
 
 
 def _row(k: int, own: dict[str, list[float]], one: dict[str, list[float]], updates: int) -> TimeAtK:
-    ratio, cpu_ratio = (_ratio(own[name], one[name]) for name in ("seconds", "cpu_seconds"))
-    seconds, cpu_seconds = _quartiles(own["seconds"]), _quartiles(own["cpu_seconds"])
-    return TimeAtK(k, seconds, cpu_seconds, ratio, cpu_ratio, seconds.median * updates)
-
-
-def _ratio(own: Sequence[float], one: Sequence[float]) -> Quartiles | None:
-    pairs = list(zip(own, one, strict=True))
-    return _quartiles([a / b for a, b in pairs]) if all(b > 0 for _, b in pairs) else None
+    wall, cpu = "seconds", "cpu_seconds"
+    ratios = {
+        name: _quartiles([a / b for a, b in zip(own[name], one[name], strict=True)]) if all(one[name]) else None
+        for name in (wall, cpu)
+    }
+    seconds = _quartiles(own[wall])
+    return TimeAtK(k, seconds, _quartiles(own[cpu]), ratios[wall], ratios[cpu], seconds.median * updates)
 
 
 def _quartiles(values: Sequence[float]) -> Quartiles:
-    low, median, high = (float(numpy.percentile(values, percent)) for percent in (25, 50, 75))
+    low, median, high = numpy.percentile(values, (25, 50, 75)).tolist()
     return Quartiles(tuple(values), low, median, high)

@@ -14,10 +14,17 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ...checks import nearest
 from .pointnet import PointNet
-from .preact_resnet import preact_resnet18, preact_resnet18_small
-from .resnet import resnet50, resnet50_small, resnext29_4_24, resnext29_4_24_small
+from .resnet import (
+    preact_resnet18,
+    preact_resnet18_small,
+    resnet50,
+    resnet50_small,
+    resnext29_4_24,
+    resnext29_4_24_small,
+    wrn16_8,
+    wrn16_8_small,
+)
 from .vgg import vgg11, vgg11_small
-from .wide_resnet import wrn16_8, wrn16_8_small
 
 __all__ = ["NETWORKS", "OF_POINTS", "network", "network_from_path", "parameter_groups"]
 

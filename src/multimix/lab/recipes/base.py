@@ -39,6 +39,13 @@ METHODS = (
 )
 
 
+def reduced(settings: Settings, *, epochs: int, batch: int, per_class: int, report_per_class: int) -> Settings:
+    """Fewer samples of every class, and the schedule squeezed into fewer epochs."""
+    data = replace(settings.data, per_class=per_class, report_per_class=report_per_class)
+    schedule = settings.schedule.squeezed(epochs / settings.epochs)
+    return replace(settings, data=data, schedule=schedule, epochs=epochs, batch=batch)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Trainings that share data, network and protocol.

@@ -31,7 +31,7 @@ from typing import Any
 
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
-from .base import METHODS, REDUCED, Follow, Recipe, Scale
+from .base import METHODS, REDUCED, Follow, Recipe, Scale, reduced
 from .settings import Augmentation, Data, Milestones, Network, Running, Settings
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -93,23 +93,10 @@ def settings(network: str, scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy", running=REDUCED)
+    smaller = replace(paper, network=Network(f"{network}_small"), loss="cross_entropy", schedule=SMALL_SCHEDULE, running=REDUCED)
     if scale == "small":
-        epochs = SMALL_EPOCHS[network]
-        return replace(
-            reduced,
-            data=Data("cifar100", per_class=50, report_per_class=20),
-            schedule=SMALL_SCHEDULE.squeezed(epochs / EPOCHS),
-            epochs=epochs,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=Data("cifar100", per_class=2, report_per_class=1),
-        schedule=SMALL_SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=20,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS[network], batch=50, per_class=50, report_per_class=20)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=20, per_class=2, report_per_class=1)
 
 
 NAMES = {"preact_resnet18": "PreActResNet18", "wrn16_8": "WRN16-8", "resnext29_4_24": "ResNeXt29-4-24"}

@@ -63,7 +63,9 @@ def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes["method.omega_scale"] = scale
     if "method.clean" in description:
         changes["method.clean_weight"] = description["method.clean"]
-    return {name: value for name, value in {**description, **changes}.items() if name != "method.clean"}
+    # A backend could be chosen while numba was optional.
+    gone = {name for name in description if name == "method.clean" or name.endswith(".backend")}
+    return {name: value for name, value in {**description, **changes}.items() if name not in gone}
 
 
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...methods import NoMix
-from .base import METHODS, REDUCED, Recipe, Scale
+from .base import METHODS, REDUCED, Recipe, Scale, reduced
 from .settings import Data, Milestones, Network, Running, Settings
 
 EPOCHS, SMALL_EPOCHS, SMOKE_EPOCHS = 30, 15, 2
@@ -50,22 +50,10 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("vgg11_small"), running=REDUCED)
+    smaller = replace(paper, network=Network("vgg11_small"), running=REDUCED)
     if scale == "small":
-        return replace(
-            reduced,
-            data=replace(paper.data, per_class=200, report_per_class=50),
-            schedule=SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
-            epochs=SMALL_EPOCHS,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=replace(paper.data, per_class=4, report_per_class=2),
-        schedule=SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=8,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS, batch=50, per_class=200, report_per_class=50)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=8, per_class=4, report_per_class=2)
 
 
 RECIPE = Recipe(

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...methods import NoMix
 from ...methods.samix.block import NewBlock
-from .base import METHODS, REDUCED, Follow, Recipe, Scale
+from .base import METHODS, REDUCED, Follow, Recipe, Scale, reduced
 from .cifar100 import INPUT_TOO
 from .settings import Augmentation, Data, Milestones, Network, Running, Settings
 
@@ -59,22 +59,11 @@ def settings(scale: Scale) -> Settings:
     )
     if scale == "paper":
         return paper
-    reduced = replace(paper, network=Network("preact_resnet18_small", STEM), loss="cross_entropy", running=REDUCED)
+    network = Network("preact_resnet18_small", STEM)
+    smaller = replace(paper, network=network, loss="cross_entropy", schedule=SMALL_SCHEDULE, running=REDUCED)
     if scale == "small":
-        return replace(
-            reduced,
-            data=replace(paper.data, per_class=50, report_per_class=10),
-            schedule=SMALL_SCHEDULE.squeezed(SMALL_EPOCHS / EPOCHS),
-            epochs=SMALL_EPOCHS,
-            batch=50,
-        )
-    return replace(
-        reduced,
-        data=replace(paper.data, per_class=1, report_per_class=1),
-        schedule=SMALL_SCHEDULE.squeezed(SMOKE_EPOCHS / EPOCHS),
-        epochs=SMOKE_EPOCHS,
-        batch=20,
-    )
+        return reduced(smaller, epochs=SMALL_EPOCHS, batch=50, per_class=50, report_per_class=10)
+    return reduced(smaller, epochs=SMOKE_EPOCHS, batch=20, per_class=1, report_per_class=1)
 
 
 def recipes(follow: Follow) -> tuple[Recipe, ...]:

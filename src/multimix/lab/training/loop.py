@@ -69,7 +69,7 @@ class Training:
     def __init__(self, settings: Settings, seed: int, splits: Splits[Split], accelerator: Accelerator) -> None:
         self.settings, self.seed, self.accelerator = settings, seed, accelerator
         self.data = settings.data.entry()
-        self.train = _part(splits.train, settings.data.per_class, settings)
+        self.train = _part(splits["train"], settings.data.per_class, settings)
         self.report = _part(splits[settings.data.report], settings.data.report_per_class, settings)
         select = settings.data.select
         self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)

@@ -47,7 +47,7 @@ def test_it_is_what_the_network_saw(name):
     chosen = settings(method=METHODS[name], channels_last=False, epochs=1)
     update, passed = LATER.get(name, (0, 0))
     clean, seen = seen_by_a_training(chosen, 7, update, passed)
-    batch = first_batch(chosen, 7, splits().train.subset(20, 0))
+    batch = first_batch(chosen, 7, splits()["train"].subset(20, 0))
     assert batch.update == ("first", "second")[update]
     assert torch.equal(batch.x, clean)
     assert torch.equal(batch.mixed.flatten(0, 1), seen)
@@ -57,7 +57,7 @@ def test_it_is_what_the_network_saw(name):
 
 def test_what_is_remembered_is_shown_beside_it(monkeypatch):
     """The first batch has nothing to be mixed with: the second is shown, and its partners are those of the first."""
-    chosen, train = settings(method=mm.RecursiveMix(k=2, area=1.0)), splits().train.subset(20, 0)
+    chosen, train = settings(method=mm.RecursiveMix(k=2, area=1.0)), splits()["train"].subset(20, 0)
     before, now = islice(Training(chosen, 3, splits(), engine(chosen)).loaders(0)[0].epoch(0), 2)
     batch = first_batch(chosen, 3, train)
     assert batch.lam.min() > 0
@@ -78,7 +78,7 @@ def test_what_is_remembered_is_shown_beside_it(monkeypatch):
 
 def test_an_epoch_of_one_update_never_mixes_with_a_history():
     chosen = settings(method=mm.RecursiveMix(k=2), batch=200)
-    batch = first_batch(chosen, 0, splits().train.subset(20, 0))
+    batch = first_batch(chosen, 0, splits()["train"].subset(20, 0))
     assert batch.update == "first"
     assert torch.equal(batch.mixed[0], batch.x)
     assert torch.equal(batch.x_pair, batch.x)
@@ -86,7 +86,7 @@ def test_an_epoch_of_one_update_never_mixes_with_a_history():
 
 def test_another_seed_and_untouched_streams():
     chosen = settings(method=METHODS["mixup"])
-    train = splits().train.subset(20, 0)
+    train = splits()["train"].subset(20, 0)
     torch.manual_seed(5)
     first = torch.rand(1)
     torch.manual_seed(5)
@@ -97,14 +97,14 @@ def test_another_seed_and_untouched_streams():
 
 def test_mixed_inside_the_network():
     chosen = settings(method=mm.ManifoldMixup(k=2, layers=("stage1",)))
-    batch = first_batch(chosen, 0, splits().train.subset(20, 0))
+    batch = first_batch(chosen, 0, splits()["train"].subset(20, 0))
     assert batch.mixed is None
     assert batch.layer == "stage1"
-    assert picture(samples_picture(batch, chosen, splits().train.classes))
+    assert picture(samples_picture(batch, chosen, splits()["train"].classes))
 
 
 def test_pictures_grow_with_k_and_pairs():
-    train = splits().train.subset(20, 0)
+    train = splits()["train"].subset(20, 0)
     sizes = {}
     for k, pairs in ((1, 2), (5, 2), (5, 4)):
         chosen = settings(method=mm.InputMixup(k=k))

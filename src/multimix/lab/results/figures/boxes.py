@@ -14,7 +14,7 @@ from matplotlib.patheffects import Normal, Stroke
 from torch import Tensor, nn
 
 from ...data import Augment, Files, Normalise
-from ...evaluation.boxes import BoxedBatches, with_boxes
+from ...evaluation.boxes import boxed_batches, with_boxes
 from ...evaluation.cam import heat_maps
 from ...evaluation.localization import REFERENCE, Rule, cam_passes
 from ...evaluation.predictions import Reading
@@ -45,7 +45,7 @@ def box_examples(
     some = with_boxes(split.take(index))
     ((boxed, seen),) = cam_passes(network, some, augment, Reading(len(some)))
     plain = Augment([step for step in augment.steps if not isinstance(step, Normalise)])
-    images = next(iter(BoxedBatches(some, plain, batch=len(some)))).x
+    images = next(boxed_batches(some, plain, len(some))).x
     predicted = seen.logits.argmax(1)
     maps = heat_maps(seen.raw(predicted), (images.shape[2], images.shape[3]), as_script=rule.as_script)
     boxes = [rule.box(heat) for heat in maps]
