@@ -102,6 +102,11 @@ class Exhibit:
         return f"Table {ROMAN[self.number - 1]}" if self.kind == "table" else f"Fig. {self.number}"
 
     @property
+    def file_stem(self) -> str:
+        """What its files are called: ``table-VIII``, ``figure-6``."""
+        return f"{self.kind}-{self.label.split()[1]}"
+
+    @property
     def recipes(self) -> tuple[str, ...]:
         """The recipes whose runs fill it, each once."""
         return tuple(dict.fromkeys((*(column.recipe for column in self.columns), *self.pictures_of)))

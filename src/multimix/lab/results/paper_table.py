@@ -17,7 +17,7 @@ from ..recipes.base import Follow, Scale, arm_names
 from ..statistics import Summary, summary
 from ..storage import write_files
 from .claims import RULE, Judged, judge, verdict_table
-from .page import document, subheading
+from .page import document, heading, picture, subheading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
 from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
@@ -25,6 +25,7 @@ from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_
 NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
 NOT_HERE = "not in this version"
+CLAIMS = "what the paper claims"
 COLUMNS = 3  # measurements side by side: with the paper's number and the test beside each there is room for no more
 
 
@@ -101,14 +102,14 @@ def fill(table: Exhibit, scale: Scale, rows: Rows, demo: Demo, follow: Follow = 
 
 def _entry(row: PaperRow, column: Column, whole: Aggregate, scale: Scale) -> Entry:
     paper, key = column.paper.get(row.key), column.of or row.key
-    line = next((line for line in _with_own_settings(whole) if (line.arm, line.k) == key), None)
+    line = next((line for line in with_own_settings(whole) if (line.arm, line.k) == key), None)
     if line is None:
         return Entry({}, NOT_RUN if row.arm in arm_names() else NOT_HERE, paper)
     values = line.values(column.name(scale, row.k))
     return Entry(values, "" if values else NOT_EVALUATED, paper)
 
 
-def _with_own_settings(whole: Aggregate) -> list[Line]:
+def with_own_settings(whole: Aggregate) -> list[Line]:
     """Lines with the recipe's own settings, all of as many processes as most runs had."""
     own = [line for line in whole.lines if line.runs and not line.changed]
     counts: Counter[int] = Counter()
@@ -122,7 +123,7 @@ def _notes_on_runs(table: Exhibit, wholes: Mapping[str, Aggregate]) -> Iterator[
     keys: set[Key] = {key for row in table.rows for key in (row.key, *(column.of for column in table.columns if column.of))}
     timed = any(column.unit != "per cent" for column in table.columns)
     for name, whole in wholes.items():
-        own = _with_own_settings(whole)
+        own = with_own_settings(whole)
         there = [line for line in whole.lines if line.runs and (line.arm, line.k) in keys]
         dropped = [line for line in there if not line.changed and line not in own]
         if dropped:
@@ -171,7 +172,7 @@ def tables(filled: FilledTable, at_once: int = COLUMNS) -> list[Table]:
         notes = _notes(filled) if end == count else []
         made.append(Table.of_columns(f"{filled.paper.label}: {words}", columns, notes))
     if filled.paper.kind == "figure":
-        made.insert(-1, verdict_table(filled.judged, f"{filled.paper.label}: what the paper claims", None))
+        made.insert(-1, verdict_table(filled.judged, f"{filled.paper.label}: {CLAIMS}", None))
     return made
 
 
@@ -280,13 +281,13 @@ def _record(filled: FilledTable, i: int, j: int) -> dict[str, object]:
     return record | csv_difference("difference", judged and judged.test)
 
 
-def page(filled: FilledTable) -> str:
-    """The table as a self-contained HTML page."""
-    return document(
-        f"{filled.paper.label}: {filled.paper.title}",
-        f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}.",
-        page_parts(filled),
-    )
+def page(filled: FilledTable, figures: Mapping[str, bytes] = {}) -> str:
+    """The table as a self-contained HTML page, below the PNG files among ``figures``; a figure's verdicts are below it."""
+    title = f"{filled.paper.label}: {filled.paper.title}"
+    shown = [picture(content, title, filled.paper.about) for name, content in figures.items() if name.endswith(".png")]
+    claims = [] if filled.paper.kind == "table" else [heading(CLAIMS), *verdict_table(filled.judged, "", None).html()]
+    lead = f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}."
+    return document(title, lead, [*shown, *page_parts(filled), *claims])
 
 
 def page_parts(filled: FilledTable) -> list[str]:
@@ -298,11 +299,14 @@ def page_parts(filled: FilledTable) -> list[str]:
     return made
 
 
-def write_exhibit(filled: FilledTable, out: Path) -> list[Path]:
-    """The table as Markdown, CSV and a page."""
-    texts = {"md": "\n".join(part.markdown() for part in tables(filled)), "csv": csv_text(records(filled)), "html": page(filled)}
-    name = f"{filled.paper.kind}-{filled.paper.label.split()[1]}"
-    return write_files(out, {f"{name}.{ending}": text.encode() for ending, text in texts.items()})
+def write_exhibit(filled: FilledTable, out: Path, figures: Mapping[str, bytes] = {}) -> list[Path]:
+    """The ``figures`` by file name, and where there are measurements the table as Markdown, CSV and a page."""
+    files = dict(figures)
+    if filled.paper.columns:
+        texts = {"md": "\n".join(part.markdown() for part in tables(filled)), "csv": csv_text(records(filled))}
+        texts["html"] = page(filled, figures)
+        files |= {f"{filled.paper.file_stem}.{ending}": text.encode() for ending, text in texts.items()}
+    return write_files(out, files)
 
 
 def listing(rows: Rows, demo: Demo, every: Iterable[Exhibit] = EXHIBITS) -> rich.table.Table:

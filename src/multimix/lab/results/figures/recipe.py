@@ -60,7 +60,7 @@ def recipe_figures(whole: Aggregate) -> dict[str, bytes]:
     """PNG and SVG by file name: error, loss and gradient norm over the epochs; and where an arm was run with several K,
     error and time against K. A figure that would be empty is left out.
     """
-    drawn = {name: _curves(whole, curves) for name, curves in CURVES.items()}
+    drawn = {name: curves_figure(whole, curves) for name, curves in CURVES.items()}
     return _files(whole, drawn | {"k": _error_by_k(whole), "time": _time_by_k(whole.trained)})
 
 
@@ -70,7 +70,7 @@ def budget_figures(tables: Mapping[Equal, Aggregate], changed: str = "", stem: s
     """
     longest = longest_schedules(tables)
     drawn = {"k": _budgets_by_k(tables), "cost": _budgets_by_cost(tables)}
-    drawn |= {name: _curves(longest, curves) for name, curves in COURSES.items()}
+    drawn |= {name: curves_figure(longest, curves) for name, curves in COURSES.items()}
     return _files(longest, {f"{stem}-{name}": figure for name, figure in drawn.items()}, changed)
 
 
@@ -106,7 +106,7 @@ def times_of_one(line: Line, one: Line) -> Summary | None:
     return summary([a / b for a, b in pairs if b > 0]) if any(b > 0 for _, b in pairs) else None
 
 
-def _curves(whole: Aggregate, curves: Curves) -> Figure | None:
+def curves_figure(whole: Aggregate, curves: Curves) -> Figure | None:
     """One curve per line: the mean over its seeds in a band from the least to the greatest."""
     lines = whole.trained
     found = [(line, look, curve(line, curves)) for line, look in zip(lines, _line_looks(lines), strict=True)]
@@ -141,7 +141,7 @@ def _curves(whole: Aggregate, curves: Curves) -> Figure | None:
             axes.set_xlim(places[0] - 0.7, places[0] + 0.7)
     words = {None: "epoch", "samples": "rows through the network", "compute": f"{_seconds(whole)} of training"}
     axes.set(xlabel=words[curves.over], ylabel=curves.label)
-    return _finish(figure, f"{curves.title} · mean over seeds, band from least to greatest")
+    return finish(figure, f"{curves.title} · mean over seeds, band from least to greatest")
 
 
 def _error_by_k(whole: Aggregate) -> Figure | None:
@@ -163,7 +163,7 @@ def _error_by_k(whole: Aggregate) -> Figure | None:
             hollow = {"marker": "D", "ls": "", "ms": 7, "mfc": "none", "color": _look(place)["color"]}
             axes.plot(*zip(*spots, strict=True), label=f"{label}, the paper", zorder=4, **hollow)
     axes.set_ylabel(f"{field} error (%)")
-    return _finish(figure, "error against K · mean over seeds, 95 % interval")
+    return finish(figure, "error against K · mean over seeds, 95 % interval")
 
 
 def _time_by_k(lines: Sequence[Line]) -> Figure | None:
@@ -179,7 +179,7 @@ def _time_by_k(lines: Sequence[Line]) -> Figure | None:
     axes.plot(ks, ks, color=GREY, lw=1, ls=":", zorder=1, label="K times as long")
     axes.set_ylabel("seconds per epoch, multiple of K = 1")
     axes.set_ylim(bottom=0)
-    return _finish(figure, "training time against K · mean over seeds, 95 % interval")
+    return finish(figure, "training time against K · mean over seeds, 95 % interval")
 
 
 def _by_k(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -233,7 +233,7 @@ def _budgets_by_k(tables: Mapping[Equal, Aggregate]) -> Figure | None:
                 axes.axhline(mean.mean, label=arm, zorder=1, color=GREY, lw=1, ls="--" if arm == BASELINE else ":")
         axes.set_xticks(sorted({line.k for line in whole.trained}))
         axes.set_xlabel("K")
-    return _finish(figure, "mean over seeds, 95 % interval")
+    return finish(figure, "mean over seeds, 95 % interval")
 
 
 def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
@@ -265,7 +265,7 @@ def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(0.1)
         axes.set_xlabel(f"{_seconds(whole)} of a training")
-    return _finish(figure, "numbers are K · mean over seeds, bars are 95 % intervals of the error")
+    return finish(figure, "numbers are K · mean over seeds, bars are 95 % intervals of the error")
 
 
 def _budget_panels(tables: Mapping[Equal, Aggregate]) -> tuple[Figure, Sequence[Any]]:
@@ -277,7 +277,7 @@ def _budget_panels(tables: Mapping[Equal, Aggregate]) -> tuple[Figure, Sequence[
     return figure, grid
 
 
-def _finish(figure: Figure, words: str) -> Figure:
+def finish(figure: Figure, words: str) -> Figure:
     """With one legend for all panels and a line that says what is shown."""
     every: Any = figure.axes
     handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
