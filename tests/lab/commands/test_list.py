@@ -43,9 +43,9 @@ def test_everything_that_has_a_name_is_there(what, names):
 
 
 def test_recipes_tell_their_rows_and_time():
-    line = lines("recipes")["batch_strategies"].split()
-    assert "5" in line
-    assert RECIPES["batch_strategies"].takes["small"].split()[0] in line
+    line = lines("recipes")["cifar100_wrn16_8"].split()
+    assert "10" in line
+    assert RECIPES["cifar100_wrn16_8"].takes["small"].split()[0] in line
 
 
 def test_what_k_means():

@@ -7,16 +7,17 @@ import torch
 
 import multimix as mm
 from multimix.lab.nets import network
-from multimix.lab.recipes import RECIPES, SCALES, recipe
+from multimix.lab.recipes import RECIPES, recipe
 from multimix.lab.recipes.base import arm_settings
 from multimix.lab.recipes.settings import Optimizer
+from multimix.lab.results.paper import exhibit
 from multimix.methods.samix.block import NewBlock
 
 OF_IMAGES = [name for name in RECIPES if name not in ("shapes_pointnet", "digits_smallnet")]
 
 
-def arm(name, arm, k=1, scale="paper"):
-    return arm_settings(recipe(name), recipe(name).settings(scale), arm, k)
+def arm(name, arm, k=1, scale="paper", follow="text"):
+    return arm_settings(recipe(name, follow), recipe(name, follow).settings(scale), arm, k)
 
 
 def parameters(settings):
@@ -30,10 +31,6 @@ def parameters(settings):
         ("cifar100_preact_resnet18", 11_217_316),
         ("cifar100_wrn16_8", 11_012_036),
         ("cifar100_resnext29_4_24", 4_937_252),
-        ("batch_strategies", 4_937_252),
-        ("effect_of_k", 11_217_316),
-        ("training_time", 11_217_316),
-        ("gradient_norm", 11_217_316),
     ],
 )
 def test_cifar100(name, count):
@@ -41,7 +38,7 @@ def test_cifar100(name, count):
     assert parameters(settings) == count
     assert (settings.data.name, settings.data.report) == ("cifar100", "test")
     assert (settings.data.per_class, settings.data.report_per_class) == (None, None)
-    assert settings.epochs == (5 if name == "training_time" else 300)
+    assert (settings.epochs, settings.running.workers) == (300, 8)
     assert [settings.schedule.at_epoch(epoch) for epoch in (0, 99, 100, 199, 200, 299)] == pytest.approx(
         [0.2, 0.2, 0.02, 0.02, 0.002, 0.002]
     )
@@ -54,7 +51,9 @@ def test_methods_on_cifar100():
     name = "cifar100_preact_resnet18"
     assert [arm(name, kind).method.alpha for kind in ("mixup", "manifoldmix", "cutmix", "fmix", "puzzlemix")] == [1, 2, 1, 1, 1]
     assert [arm(name, kind).method.p for kind in ("mixup", "cutmix", "fmix")] == [1, 1, 1]
-    assert arm(name, "manifoldmix").method.layers == (None, "stage1", "stage2")
+    # The paper has s > 0; the code of manifold mixup mixes the input as well.
+    assert arm(name, "manifoldmix").method.layers == ("stage1", "stage2")
+    assert arm(name, "manifoldmix", follow="code").method.layers == (None, "stage1", "stage2")
     assert arm(name, "cutout").method.length == 8
     assert arm(name, "fmix").method.decay == 3
     assert arm(name, "smoothing").smoothing == 0.1
@@ -125,7 +124,8 @@ def test_tiny_imagenet():
     assert alphas == [0.2, 0.2, 0.2, 1, 1]
     assert arm("tiny_imagenet", "cutout").method.length == 16
     puzzle = arm("tiny_imagenet", "puzzlemix", 5).method
-    assert (puzzle.transport_size, puzzle.clean_weight, puzzle.neighbourhood, puzzle.beta) == (None, 1, 4, 1.2)
+    assert (puzzle.transport_size, puzzle.clean_weight, puzzle.neighbourhood, puzzle.beta) == (None, 0, 4, 1.2)
+    assert arm("tiny_imagenet", "puzzlemix", 5, follow="code").method == replace(puzzle, clean_weight=1.0)
 
 
 def test_imagenet():
@@ -143,35 +143,36 @@ def test_imagenet():
     assert (puzzle.beta, puzzle.gamma, puzzle.eta, puzzle.transport_eps, puzzle.neighbourhood) == (1.5, 0.5, 0.2, 0.8, 2)
 
 
-@pytest.mark.parametrize(
-    ("epoch", "rate"),
-    [
-        *[(0, 0.5), (4, 0.75), (8, 1.0), (14.999999, 0.125), (15, 0.2), (27.5, 0.11), (39.999999, 0.02), (40, 0.02)],
-        *[(52.5, 0.011), (65, 0.002), (90, 0.0002), (95, 0.00011), (99.999999, 0.00002)],
-    ],
-)
-def test_rates_of_imagenet(epoch, rate):
-    assert recipe("imagenet").settings("paper").schedule.at_epoch(epoch) == pytest.approx(rate, rel=1e-4)
-    # A fifth of the epochs, a sixteenth of the batches.
-    assert recipe("imagenet").settings("small").schedule.at_epoch(epoch / 5) == pytest.approx(rate / 16, rel=1e-4)
+FIRST = [(0, 0.5), (4, 0.75), (8, 1.0), (14.999999, 0.125), (15, 0.2), (27.5, 0.11), (39.999999, 0.02), (40, 0.02)]
+BY_STEPS = [(52.5, 0.02), (64.999, 0.02), (65, 0.002), (89.999, 0.002), (90, 0.0002), (99.999999, 0.0002)]
+BY_LINES = [(52.5, 0.011), (65, 0.002), (90, 0.0002), (95, 0.00011), (99.999999, 0.00002)]
+
+
+@pytest.mark.parametrize(("follow", "rates"), [("text", FIRST + BY_STEPS), ("code", FIRST + BY_LINES)])
+def test_rates_of_imagenet(follow, rates):
+    for epoch, rate in rates:
+        assert recipe("imagenet", follow).settings("paper").schedule.at_epoch(epoch) == pytest.approx(rate, rel=1e-4)
+        # A fifth of the epochs, a sixteenth of the batches.
+        assert recipe("imagenet", follow).settings("small").schedule.at_epoch(epoch / 5) == pytest.approx(rate / 16, rel=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("scale", "epochs", "expected"),
+    ("scale", "epochs", "expected", "clean_weight"),
     [
-        ("paper", (0, 14), (1024, 128, 0.08, 160, 1)),
-        ("paper", (15, 39), (448, 224, 0.087, 352, 1)),
-        ("paper", (40, 99), (448, 224, 0.087, 352, 0)),
-        ("small", (0, 2), (64, 64, 0.08, 80, 1)),
-        ("small", (3, 7), (28, 112, 0.087, 176, 1)),
-        ("small", (8, 19), (28, 112, 0.087, 176, 0)),
+        ("paper", (0, 14), (1024, 128, 0.08, 160), 1),
+        ("paper", (15, 39), (448, 224, 0.087, 352), 1),
+        ("paper", (40, 99), (448, 224, 0.087, 352), 0),
+        ("small", (0, 2), (64, 64, 0.08, 80), 1),
+        ("small", (3, 7), (28, 112, 0.087, 176), 1),
+        ("small", (8, 19), (28, 112, 0.087, 176), 0),
     ],
 )
-def test_phases_of_imagenet(scale, epochs, expected):
+def test_phases_of_imagenet(scale, epochs, expected, clean_weight):
     for epoch in epochs:
-        now = arm("imagenet", "puzzlemix", 5, scale).in_epoch(epoch)
-        sizes = now.batch, now.augment.size, now.augment.smallest_crop, now.augment.short_side
-        assert (*sizes, now.method.clean_weight) == expected
+        for follow, weight in (("text", 0), ("code", clean_weight)):
+            now = arm("imagenet", "puzzlemix", 5, scale, follow).in_epoch(epoch)
+            sizes = now.batch, now.augment.size, now.augment.smallest_crop, now.augment.short_side
+            assert (sizes, now.method.clean_weight) == (expected, weight)
         plain = arm("imagenet", "cutmix", 5, scale).in_epoch(epoch)
         assert (plain.batch, plain.method.traits.own_loss) == (expected[0], None)
 
@@ -215,37 +216,24 @@ def test_speech():
 
 
 def test_the_batch_strategies_see_five_times_the_samples():
-    seen = {row.arm: arm("batch_strategies", row.arm, row.k) for row in recipe("batch_strategies").rows}
-    rows = {name: (settings.batch, settings.repeats, settings.method.k) for name, settings in seen.items()}
+    rows = {}
+    for row in exhibit("table", "II").rows:
+        settings = arm("cifar100_resnext29_4_24", row.arm, row.k)
+        rows[row.arm] = settings.batch, settings.repeats, settings.method.name, settings.method.k
     assert rows == {
-        "large_batch": (500, 1, 1),
-        "large_batch_mixup": (500, 1, 1),
-        "batch_augmentation": (100, 5, 1),
-        "batch_augmentation_mixup": (100, 5, 1),
-        "puzzlemix": (100, 1, 5),
+        "large_batch": (500, 1, "none", 1),
+        "large_batch_mixup": (500, 1, "puzzlemix", 1),
+        "batch_augmentation": (100, 5, "none", 1),
+        "batch_augmentation_mixup": (100, 5, "puzzlemix", 1),
+        "puzzlemix": (100, 1, "puzzlemix", 5),
     }
+    for name in ("large_batch_input_mixup", "batch_augmentation_input_mixup"):
+        assert arm("cifar100_resnext29_4_24", name, 5).method == arm("cifar100_resnext29_4_24", "mixup", 1).method
 
 
-@pytest.mark.parametrize(
-    ("name", "metric"),
-    [
-        ("cifar100_wrn16_8", "median"),
-        ("effect_of_k", "median"),
-        ("training_time", "seconds_per_epoch"),
-        ("gradient_norm", "squared_grad_norm"),
-        ("imagenet", "last"),
-    ],
-)
+@pytest.mark.parametrize(("name", "metric"), [("cifar100_wrn16_8", "median"), ("imagenet", "last")])
 def test_what_is_reported(name, metric):
     assert recipe(name).metric == metric
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_figures_train_what_the_table_trains(scale):
-    table = recipe("cifar100_preact_resnet18")
-    for name in ("effect_of_k", "gradient_norm"):
-        assert arm(name, "puzzlemix", 5, scale).digest() == arm(table.name, "puzzlemix", 5, scale).digest()
-    assert arm("batch_strategies", "puzzlemix", 5, scale) == arm("cifar100_resnext29_4_24", "puzzlemix", 5, scale)
 
 
 def test_batch_augmentation_needs_samples_that_are_augmented():

@@ -37,16 +37,15 @@ def test_reduced_scales_fit_a_cpu(name):
         assert settings.network.name == f"{full.network.name}{small}"
         assert settings.network.options == full.network.options
         assert settings.mixed_precision == "no"
-        assert (settings.data.name, settings.data.report, settings.data.select) == (
-            full.data.name, full.data.report, full.data.select,
-        )  # fmt: skip
+        # The photos of Tiny-ImageNet show that everything runs where ImageNet is not at hand.
+        other = "tiny_imagenet" if (name, scale) == ("imagenet", "smoke") else full.data.name
+        assert (settings.data.name, settings.data.report, settings.data.select) == (other, full.data.report, full.data.select)
         # Five times the batch must still be a batch, if only ten words of the thirty are there.
         classes = 10 if name == "speech" else settings.data.entry().classes
         samples = classes * settings.data.per_class
         assert 5 * settings.batch <= samples
         assert samples * settings.epochs <= (250_000 if scale == "small" else 3_000)
-        if name != "training_time":  # which only looks at the first epochs
-            assert settings.schedule.at_epoch(settings.epochs) < settings.schedule.at_epoch(0) / 50
+        assert settings.schedule.at_epoch(settings.epochs) < settings.schedule.at_epoch(0) / 50
 
 
 @pytest.mark.parametrize("name", RECIPES)

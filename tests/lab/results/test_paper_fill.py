@@ -86,8 +86,8 @@ def test_runs_without_the_evaluation_are_not_evaluated_and_the_command_is_told()
     assert cell(found, "no mixup").values == {0: 12.5}
     assert (cell(found, "cutmix").state, cell(found, "FMix").state) == ("not evaluated", "not run at this scale")
     assert "not evaluated: multimix evaluate RUNS --on calibration" in found.notes
-    assert not any("--on" in note for note in fill(ECE, "small", rows[:1], {}).notes)
-    assert not any("--on" in note for note in fill(ERRORS, "small", rows, {}).notes)
+    assert not any("--on " in note for note in fill(ECE, "small", rows[:1], {}).notes)
+    assert not any("--on " in note for note in fill(ERRORS, "small", rows, {}).notes)
 
 
 def test_one_run_may_hold_the_numbers_of_all_k():

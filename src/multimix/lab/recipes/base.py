@@ -113,7 +113,11 @@ def arm_names(layout: Layout | None = None) -> list[str]:
     """Every name that ``--method`` takes, without aliases; with a ``layout``, those that can be trained on such data."""
     mixing = [known.name for known in entries() if layout is None or known.mixes(layout)]
     # All augmentations are for images.
-    beside = [name for name, strategy in STRATEGIES.items() if layout != "points" or strategy.changed is not _repeated]
+    beside = [
+        name
+        for name, strategy in STRATEGIES.items()
+        if layout is None or (strategy.method in mixing and (layout == "images" or strategy.changed is not _repeated))
+    ]
     return mixing + beside
 
 
