@@ -23,6 +23,7 @@ CLASS_COLORS = ("#1f5fbf", "#d9700a")
 ARM_COLORS = ("#6b6b76", "#1f5fbf", "#a3308f")
 FIELD = LinearSegmentedColormap.from_list("share", ["#bcd3f5", "#ffffff", "#fbd7ae"])
 EDGE, GRID = 1.15, 361
+BOUNDARY = Line2D([], [], color=INK, linewidth=1.6, label="decision boundary")
 
 Part = Literal["training", "test"]
 
@@ -33,8 +34,7 @@ def data_figure(settings: SpiralSettings, seed: int, parts: Sequence[Part] = ("t
     figure, panels = _panels(len(parts))
     for axes, part in zip(panels, parts, strict=True):
         if part == "training":
-            _training_points(axes, data, size=16)
-            _frame(axes, f"training: {len(data.x)} points, {int(data.flipped.sum())} labels flipped")
+            _training_panel(axes, data)
         else:
             _scatter(axes, data.x_test, data.y_test, size=16)
             _frame(axes, f"test: {len(data.x_test)} points, clean labels")
@@ -47,16 +47,19 @@ def boundary_figure(result: SpiralResult, arms: Sequence[SpiralArm] = ARMS) -> F
     """The median run of every arm: class 1's probability as colour, the boundary as a line, that seed's training points."""
     figure, panels = _panels(len(arms))
     for axes, arm in zip(panels, arms, strict=True):
-        run = result.median_run(arm)
-        line, field = boundary_field(run, result.settings)
-        sides = (-EDGE, EDGE, -EDGE, EDGE)
-        axes.imshow(field, origin="lower", extent=sides, cmap=FIELD, vmin=0, vmax=1, interpolation="bilinear")
-        if float(field.min()) < 0.5 < float(field.max()):
-            axes.contour(line, line, field, levels=[0.5], colors=INK, linewidths=1.6)
-        _training_points(axes, spiral_data(result.settings, run.seed), size=11)
-        _frame(axes, f"{arm.words}\nmedian run (seed {run.seed}): {run.accuracy:.2f} %")
+        _boundary_panel(axes, result, arm)
     if len(arms) > 1:
-        _legend_below(figure, [*_point_legend(), Line2D([], [], color=INK, linewidth=1.6, label="decision boundary")])
+        _legend_below(figure, [*_point_legend(), BOUNDARY])
+    return figure
+
+
+def paper_figure(result: SpiralResult) -> Figure:
+    """The paper's Fig. 4: the training data of the first seed, and the boundary of every arm's median run."""
+    figure, (first, *others) = _panels(1 + len(ARMS))
+    _training_panel(first, spiral_data(result.settings, result.seeds[0]))
+    for axes, arm in zip(others, ARMS, strict=True):
+        _boundary_panel(axes, result, arm)
+    _legend_below(figure, [*_point_legend(), BOUNDARY])
     return figure
 
 
@@ -96,6 +99,22 @@ def boundary_field(run: SpiralRun, settings: SpiralSettings) -> tuple[NDArray[np
     with torch.no_grad():
         share = net_with_weights(torch.tensor(run.weights), settings.slope)(grid).softmax(dim=1)[:, 1]
     return line.numpy(), share.reshape(GRID, GRID).numpy()
+
+
+def _training_panel(axes: Any, data: SpiralData) -> None:
+    _training_points(axes, data, size=16)
+    _frame(axes, f"training: {len(data.x)} points, {int(data.flipped.sum())} labels flipped")
+
+
+def _boundary_panel(axes: Any, result: SpiralResult, arm: SpiralArm) -> None:
+    run = result.median_run(arm)
+    line, field = boundary_field(run, result.settings)
+    sides = (-EDGE, EDGE, -EDGE, EDGE)
+    axes.imshow(field, origin="lower", extent=sides, cmap=FIELD, vmin=0, vmax=1, interpolation="bilinear")
+    if float(field.min()) < 0.5 < float(field.max()):
+        axes.contour(line, line, field, levels=[0.5], colors=INK, linewidths=1.6)
+    _training_points(axes, spiral_data(result.settings, run.seed), size=11)
+    _frame(axes, f"{arm.words}\nmedian run (seed {run.seed}): {run.accuracy:.2f} %")
 
 
 def _training_points(axes: Any, data: SpiralData, size: float) -> None:

@@ -1,4 +1,4 @@
-"""What ``multimix demo`` has written, for the paper's table of the spiral."""
+"""What ``multimix demo`` has written, for the paper's Fig. 4."""
 
 import json
 from dataclasses import asdict, replace
@@ -7,7 +7,12 @@ from typing import Any
 
 from ...recipes.base import Scale
 from ...recipes.spiral import ARMS, COLLAPSED, SpiralSettings
+from ...results.figures.style import save, set_title
 from ...results.paper_table import DemoRuns
+from ...results.rows import SCALE_WORDS
+from ..files import one_thread
+from .figures import paper_figure
+from .runs import read_runs
 
 # The study of the spiral has no small scale; a quick one shows that everything runs.
 FILES: dict[Scale, str] = {"paper": "spiral.json", "smoke": "spiral-quick.json"}
@@ -18,7 +23,22 @@ def read_demo(folder: Path) -> dict[Scale, DemoRuns]:
     return {scale: _runs(folder, name) for scale, name in FILES.items() if (folder / name).exists()}
 
 
-def _runs(folder: Path, name: str) -> DemoRuns:
+def spiral_figure(folder: Path, scale: Scale) -> dict[str, bytes]:
+    """Fig. 4 as PNG and SVG by file name: the data and three decision boundaries; empty where the demo was not run."""
+    if scale not in FILES or not (folder / FILES[scale]).exists():
+        return {}
+    settings, accuracy = _read(folder, FILES[scale])
+    if settings is None:
+        return {}
+    result = read_runs(settings, seeds=list(accuracy[ARMS[0].name]), out=folder)
+    with one_thread():
+        drawn = paper_figure(result)
+        set_title(drawn, f"Fig. 4: the noisy spiral, {SCALE_WORDS[scale]}", width=140, size=13)
+        return save("figure-4", drawn, dpi=120)
+
+
+def _read(folder: Path, name: str) -> tuple[SpiralSettings | None, dict[str, dict[int, float]]]:
+    """The settings, None where they are not those of the demo, and the accuracies by arm and seed."""
     path = folder / name
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -27,7 +47,12 @@ def _runs(folder: Path, name: str) -> DemoRuns:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path} is damaged: multimix demo --rebuild --out {folder} makes it again") from None
     expected = SpiralSettings() if name == FILES["paper"] else replace(SpiralSettings(), epochs=epochs)
-    if settings != asdict(expected):
+    return expected if settings == asdict(expected) else None, accuracy
+
+
+def _runs(folder: Path, name: str) -> DemoRuns:
+    settings, accuracy = _read(folder, name)
+    if settings is None:
         return DemoRuns({}, (f"the runs in {folder} are left out, since their settings are not those of multimix demo",))
     collapsed = {arm.words: sum(value < COLLAPSED for value in accuracy.get(arm.name, {}).values()) for arm in ARMS}
     counts = ", ".join(f"{words}: {count}" for words, count in collapsed.items() if count)
