@@ -146,15 +146,3 @@ def _tables(problem: CutProblem, k: int, b: int):
     ]
     power = {0: 1, 2: 2, 14: 4}[problem.bend[1]] if steps > 1 else 1  # the second difference at 1 is 2^q − 2
     return unary, edges, [gap**power for gap in range(steps + 1)]
-
-
-def problem_energy(problem, levels):
-    """``[K, B]`` int64: the energy of ``levels [K, B, rows, columns]`` in the problem's whole numbers, 0 for a mask of 0."""
-    levels = levels.to(torch.int64)
-    d = problem.steps
-    reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
-    unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)
-    apart = torch.tensor([sum((gap - k) * problem.bend[k] for k in range(gap)) for gap in range(d + 1)], device=levels.device)
-    down = (problem.down * apart[levels.diff(dim=2).abs()]).flatten(2).sum(2)
-    right = (problem.right * apart[levels.diff(dim=3).abs()]).flatten(2).sum(2)
-    return unary + down + right

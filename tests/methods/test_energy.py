@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mask_oracles import KINDS, loop_energy, problem_energy, random_problem, random_terms
-from multimix.methods.puzzlemix.masks import EDGE, SCALE, CutProblem, CutTerms, quantised
+from mask_oracles import KINDS, loop_energy, random_problem, random_terms
+from multimix.methods.puzzlemix.masks import EDGE, SCALE, CutProblem, CutTerms, problem_energy, quantised
 from oracles import seeded
 
 COSTS = ["l1", "l2", "l4"]

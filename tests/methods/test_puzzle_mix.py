@@ -191,6 +191,7 @@ def test_lam_is_followed_on_average():
         ({"cost": "l3"}, "no cost 'l3'; there are l1, l2, l4"),
         ({"adv_p": 2.0}, "adv_p must lie in 0 … 1, got 2.0"),
         ({"std": (0.2, 0.0)}, r"std must be positive, got \(0.2, 0.0\)"),
+        ({"backend": "gpu"}, "no backend 'gpu'; there are auto, torch"),
         ({"out_of_range": "ignore"}, "no out_of_range 'ignore'; there are refuse, clamp"),
     ],
     ids=str,

@@ -63,9 +63,9 @@ def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes["method.omega_scale"] = scale
     if "method.clean" in description:
         changes["method.clean_weight"] = description["method.clean"]
-    # A backend could be chosen while numba was optional.
-    gone = {name for name in description if name == "method.clean" or name.endswith(".backend")}
-    return {name: value for name, value in {**description, **changes}.items() if name not in gone}
+    # While numba was optional, "numba" was a backend and other methods had one, too.
+    backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
+    return {name: value for name, value in {**description, **changes}.items() if name not in {"method.clean", *backends}}
 
 
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:

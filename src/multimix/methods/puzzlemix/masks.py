@@ -23,6 +23,7 @@ from ...geometry.grid import block_means, cut_finer
 
 Array = NDArray[np.float64]
 LabelCost = Literal["l1", "l2", "l4"]
+Backend = Literal["auto", "torch"]
 OutOfRange = Literal["refuse", "clamp"]
 
 # Costs are rounded to whole multiples of 2^−36, so that optima, ties and their order in λ are exact; sums stay below 2^62.
@@ -161,6 +162,17 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
     return CutProblem(base_, down_, right_, slope_, bend)
 
 
+def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
+    """``[K, B]`` int64: the energy of ``levels [K, B, rows, columns]`` in the problem's whole numbers, 0 for a mask of 0."""
+    levels, d = levels.to(torch.int64), problem.steps
+    reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
+    unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)
+    apart = torch.tensor([sum((gap - k) * problem.bend[k] for k in range(gap)) for gap in range(d + 1)], device=levels.device)
+    down = (problem.down * apart[levels.diff(dim=2).abs()]).flatten(2).sum(2)
+    right = (problem.right * apart[levels.diff(dim=3).abs()]).flatten(2).sum(2)
+    return unary + down + right
+
+
 def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: int) -> None:
     """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
     largest = np.abs(base).sum((1, 2, 3)) + base[0].size * np.abs(slope).max(0)
@@ -184,18 +196,28 @@ def solve_masks(
     eta: float = 0.2,
     cost: LabelCost = "l2",
     threads: int | None = None,
+    backend: Backend = "auto",
 ) -> Tensor:
     """``[K, B, rows, columns]`` uint8 levels 0 … labels − 1: the smallest of the masks that minimise the energy, for every λ.
 
     ``lam [K, 1 or B]`` may come in any order; a larger λ never has the smaller level anywhere. λ = 0 is all 0 and λ = 1 all
     ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
+
+    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on the device of the terms, which needs no
+    memory that grows with the square of the grid, proves its masks, and logs how many it could not prove.
     """
     check_choice("cost", cost, get_args(LabelCost))
+    check_choice("backend", backend, get_args(Backend))
     check_labels_option(labels, cost)
     if max(terms.cost.shape[1:]) > MOST_BLOCKS:
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     problem = quantised(terms, lam, labels, eta, cost)
-    levels = problem_levels(problem, threads=threads)
+    if backend == "torch":
+        from .rof import rof_levels
+
+        levels = rof_levels(problem, device=terms.cost.device).levels
+    else:
+        levels = problem_levels(problem, threads=threads)
     share = np.broadcast_to(lam.detach().cpu().numpy(), levels.shape[:2])
     levels.numpy()[share <= 0] = 0
     levels.numpy()[share >= 1] = labels - 1
@@ -219,7 +241,7 @@ def problem_levels(problem: CutProblem, *, threads: int | None = None) -> Tensor
     if memory > MOST_MEMORY:
         raise ValueError(
             f"{steps + 1} labels on {rows} × {columns} blocks need {memory / 2**30:.1f} GB for each thread, more than "
-            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks"
+            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks, or backend='torch'"
         )
     levels = torch.empty(len(problem.slope), batch, rows, columns, dtype=torch.uint8)
     base, down, right, slope = (part.numpy() for part in problem[:4])

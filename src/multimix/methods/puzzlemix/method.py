@@ -29,7 +29,7 @@ from ...sampling import resolved
 from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
 from ..registry import register
-from .masks import MOST_BLOCKS, LabelCost, OutOfRange, check_labels_option, cut_terms, slack_of, solve_masks
+from .masks import MOST_BLOCKS, Backend, LabelCost, OutOfRange, check_labels_option, cut_terms, slack_of, solve_masks
 
 Array = np.ndarray[Any, Any]
 Rule = Literal["exact", "reference"]
@@ -71,7 +71,8 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     in blocks of ``transport_size`` places (None: the mask's own).
 
     ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels in 0 … 1, in which colours count; without
-    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``clean_weight`` and ``clean_scale`` add the loss of the
+    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``backend`` chooses how masks are solved
+    (:func:`.masks.solve_masks`). ``clean_weight`` and ``clean_scale`` add the loss of the
     clean batch (:class:`multimix.methods.clean_loss.CleanLossMethod`). With probability ``adv_p`` each, the
     samples in the first and in the second role get adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the choices.
     """
@@ -93,6 +94,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     std: float | tuple[float, ...] | None = None
     out_of_range: OutOfRange = "refuse"
     threads: int | None = None
+    backend: Backend = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,7 +191,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             std=self.std,
             out_of_range=self.out_of_range,
         )
-        levels = solve_masks(terms, lam, labels=self.labels, eta=self.eta, cost=self.cost, threads=self.threads)
+        levels = solve_masks(
+            terms, lam, labels=self.labels, eta=self.eta, cost=self.cost, threads=self.threads, backend=self.backend
+        )
         plan = BlockPlan(partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid)
         if noise is not None and self.adv_roles is not None:
             first, second = (noise if attacked else None for attacked in self.adv_roles)
