@@ -36,7 +36,7 @@ def write_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
 
 
 def _page(
-    plan: Plan, filled: Mapping[Exhibit, FilledTable], drawn: Mapping[Exhibit, Sequence[Picture]], failed: Sequence[str]
+    plan: Plan, filled: Mapping[Exhibit, FilledTable], drawn: Mapping[Exhibit, list[Picture]], failed: Sequence[str]
 ) -> str:
     verdicts = {one: Counter(judged.verdict for judged in table.judged) for one, table in filled.items()}
     total: Counter[Verdict] = sum(verdicts.values(), Counter())
@@ -50,7 +50,7 @@ def _page(
         ]
     for one in plan.exhibits:
         parts += [heading(f"{one.label}: {one.title}"), paragraph(one.about)]
-        parts += [picture(found.png, found.alt, found.caption) for found in drawn.get(one, ())]
+        parts += [picture(found.png, found.alt) for found in drawn.get(one, ())]
         if not one.columns and not drawn.get(one):
             parts.append(paragraph("There is nothing to show yet."))
         if one in filled:
