@@ -51,7 +51,7 @@ def reproduce(
         chosen, scale=scale, follow=follow, seeds=seeds or SEEDS[scale], data=folder, cache=out.absolute() / "cache"
     )
     for name, reason in planned.missing.items():
-        note(f"missing: {name} ({reason}); multimix data fetch {name} --data {folder} brings it, or says why not")
+        note(f"missing: {name} ({reason}); multimix data fetch {name} --folder {folder} brings it, or says why not")
     failed: tuple[str, ...] = ()
     if not rebuild:
         left = unfinished(planned.runs, out, note)

@@ -1,0 +1,76 @@
+"""The whole paper at smoke scale on real data, by one command; killed and resumed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from browser import CHROMIUM, in_frame, opened
+from multimix.lab.cli import main
+from multimix.lab.reproduce.plan import choose
+from multimix.lab.storage import read_rows
+from real_data import real_folder
+
+pytestmark = pytest.mark.slow
+
+
+def data():
+    for name in ("cifar100", "tiny_imagenet", "cub200", "speech_commands_v1"):
+        folder = real_folder(name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    folder, out = data(), tmp_path_factory.mktemp("paper")
+    start = time.process_time()
+    assert main(["reproduce", "--scale", "smoke", "--data", folder, "--out", str(out)]) == 0
+    return out, time.process_time() - start
+
+
+def test_every_run_is_trained_once_and_every_table_filled(reproduced):
+    out, seconds = reproduced
+    rows = read_rows(out / "results.jsonl", print)
+    keys = [(row["recipe"], row["arm"], row["k"], row["seed"]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert set(keys) == {(*training, 0) for one in choose(()) for training in one.trainings}
+    text = (out / "paper-smoke.html").read_text()
+    for one in choose(()):
+        assert re.search(rf'<h2 id="[^"]*">{re.escape(one.label)}: ', text), one.label
+    assert "not run at this scale" not in text
+    claims = sum(len(one.claims) for one in choose(()))
+    assert f"Of {claims} claims of the paper: " in text
+    assert text.count("<img") >= 8
+    print(f"{seconds:.0f} CPU seconds")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_has_room_on_every_screen(reproduced, width, tmp_path):
+    page = reproduced[0] / "paper-smoke.html"
+    seen = in_frame(page, width, tmp_path)
+    assert seen["requests"] == []
+    assert seen["widths"][1] <= width
+    assert opened(page, tmp_path)[1] == []
+
+
+def test_killed_and_resumed_it_gives_the_same_page(tmp_path):
+    folder = data()
+    words = ["reproduce", "--scale", "smoke", "--only", "II", "fig8", "--data", folder, "--out"]
+    command = [sys.executable, "-m", "multimix.lab.cli", *words, str(tmp_path / "killed")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    results = tmp_path / "killed" / "results.jsonl"
+    while process.poll() is None and not (results.exists() and results.read_text().count("\n") >= 3):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 3 <= results.read_text().count("\n") < 9
+    for name in ("killed", "whole"):
+        assert main([*words, str(tmp_path / name)]) == 0
+    killed, whole = ((tmp_path / name / "paper-smoke-II-fig8.html").read_text() for name in ("killed", "whole"))
+    assert killed == whole
