@@ -31,6 +31,7 @@ Try it:
   multimix evaluate RUN --on calibration     what trained networks are worth
   multimix reproduce --scale smoke           all tables and figures of the paper, on one page
   multimix table I                           a table of the paper beside ours
+  multimix figure 6                          a figure of the paper from our runs
   multimix report multimix-runs              one page of everything
   multimix look --help                       all options of a command
   multimix --version
@@ -38,7 +39,7 @@ Try it:
 
 
 COMMANDS = (
-    *("data", "demo", "digits", "evaluate", "list", "look", "points"),
+    *("data", "demo", "digits", "evaluate", "figure", "list", "look", "points"),
     *("report", "reproduce", "sweep", "table", "train", "transfer", "variance"),
 )
 

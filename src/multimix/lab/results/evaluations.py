@@ -1,24 +1,33 @@
 """What `multimix evaluate` and `multimix transfer` show: pictures of every measure, and tables on the terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
 from ..data import Files
+from ..data.cub import read_cub200
 from ..evaluation import COUNTS, MEASURES
 from ..evaluation.boxes import with_boxes
+from ..evaluation.cache import PICTURES
 from ..evaluation.runner import Evaluated
-from ..evaluation.subject import Subject
+from ..evaluation.subject import Subject, resized_view
+from ..recipes import recipe
+from ..recipes.base import Follow, Scale
 from ..terminal import note
 from .figures.against_k import norm_figures, time_figures
-from .figures.boxes import box_examples, box_picture
+from .figures.boxes import birds_strip, box_examples, box_picture, pictures_seen
 from .figures.confusion import confusion_figures
 from .figures.reliability import reliability_figures
+from .paper import Exhibit
+from .paper_table import with_own_settings
+from .rows import Rows, aggregate
 from .table import NOTHING, Cell, Table
 
 EXAMPLES = 10  # pictures with boxes
+BIRDS = "birds.png"
 MOST = 12  # numbers of a measure that have a column each
 
 
@@ -30,10 +39,40 @@ def _box_examples(subject: Subject) -> dict[str, bytes]:
     return {"boxes.png": box_picture(examples, note=subject.title)}
 
 
+def _birds(subject: Subject, found: Any) -> dict[str, bytes]:
+    """The birds of a transfer with their boxes, which are in pixels of what the network sees."""
+    examples = getattr(found, "examples", ())
+    if not examples:
+        return {}
+    assert subject.folder is not None
+    assert subject.settings is not None
+    some = with_boxes(read_cub200(subject.folder).parts["test"].take(torch.tensor([one.row for one in examples])))
+    images = pictures_seen(some, resized_view(subject.settings))
+    boxes = [torch.tensor(one.predicted) for one in examples], [torch.tensor(one.true).reshape(-1, 4) for one in examples]
+    return {BIRDS: birds_strip(list(images), *boxes)}
+
+
+def bird_strips(exhibit: Exhibit, scale: Scale, rows: Rows, follow: Follow = "text") -> dict[str, bytes]:
+    """The birds of the paper's Fig. 5 as stored beside the runs: for every row of it those of the first seed that has them."""
+    strips: dict[str, bytes] = {}
+    for name in exhibit.pictures_of:
+        lines = {(line.arm, line.k): line for line in with_own_settings(aggregate(recipe(name, follow), scale, rows))}
+        for row in exhibit.rows:
+            runs = lines[row.key].runs.values() if row.key in lines else ()
+            # Known to the run: those of weights that it no longer has may still lie in its folder.
+            places = [Path(run.row["place"]) for run in runs if "transfer" in run.row["evaluations"]]
+            files = [place / PICTURES / "transfer" / BIRDS for place in places]
+            first = next((file for file in files if file.exists()), None)
+            if first is not None:
+                strips[row.label] = first.read_bytes()
+    return strips
+
+
 FIGURES: Mapping[str, Callable[[Subject, Any], Mapping[str, bytes]]] = {
     "error": lambda subject, found: confusion_figures(found, found.classes, subject.title),
     "calibration": lambda subject, found: reliability_figures(found.calibration, subject.title, found.scaling),
     "localization": lambda subject, found: _box_examples(subject),
+    "transfer": _birds,
     "gradient_norm": lambda subject, found: norm_figures(found, subject.title),
     "training_time": lambda subject, found: time_figures(found, subject.title),
 }

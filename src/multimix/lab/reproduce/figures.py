@@ -1,0 +1,51 @@
+"""Every figure of the paper under its number: from runs, from the demo of the spiral, or from two pictures."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from ...methods import Method
+from ..recipes.base import Follow
+from ..results.paper_table import FilledTable
+from ..results.rows import Rows
+
+OF_PICTURES = (2, 3)
+
+
+def figure_files(
+    filled: FilledTable,
+    rows: Rows,
+    *,
+    follow: Follow = "text",
+    demo: Path,
+    pair: tuple[Tensor, Tensor] | None = None,
+    track: Callable[[Sequence[Method]], Iterable[Method]] = iter,
+    note: Callable[[str], None] = print,
+) -> dict[str, bytes]:
+    """The files of a figure by name, ``figure-6.png`` and ``figure-6.svg``; a PNG alone of pictures; none without results.
+
+    ``filled`` and ``follow`` are as ``fill`` has them, ``rows`` those of the runs, ``demo`` is the folder of the spiral. ``pair``
+    are two pictures ``[3, H, H]`` for Fig. 2 and 3, by default a cat and a dog.
+    """
+    exhibit = filled.paper
+    if exhibit.number in OF_PICTURES:
+        from ..look.paper_figures import four_interpolations, one_sample_each
+        from ..look.pictures import cat, dog
+
+        a, b = pair or (cat(), dog())
+        drawn = one_sample_each(a, b, track=track, note=note) if exhibit.number == 2 else four_interpolations(a, b)
+        return {f"{exhibit.file_stem}.png": drawn}
+    if exhibit.number == 4:
+        from ..studies.spiral.finished import spiral_figure
+
+        return spiral_figure(demo, filled.scale)
+    if exhibit.number == 5:
+        from ..results.evaluations import bird_strips
+        from ..results.figures.boxes import birds_panels
+
+        strips = bird_strips(exhibit, filled.scale, rows, follow)
+        return {f"{exhibit.file_stem}.png": birds_panels(strips)} if strips else {}
+    from ..results.figures.paper import measured_figure
+
+    return measured_figure(filled, rows, follow)
