@@ -12,11 +12,11 @@ from ..results.page import table as html_table
 from ..results.paper import DEMO, Exhibit
 from ..results.paper_table import FilledTable, fill, page_parts
 from ..results.rows import SCALE_WORDS, differences
-from ..storage import make_folder, write_atomically
+from ..storage import write_files
 from ..studies.spiral.finished import read_demo
 from ..terminal import note
 from ..training.run import RESULTS
-from .pictures import Picture, pictures
+from .figures import figure_files
 from .plan import ORDER, Plan
 from .run import DEMO_FOLDER
 
@@ -24,24 +24,26 @@ from .run import DEMO_FOLDER
 def write_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
     """The page of everything that is finished in ``out``; its name says what it shows."""
     rows = collect_runs([out], note) if (out / RESULTS).exists() else []
-    demo = read_demo(out / DEMO_FOLDER)
-    filled = {one: fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits if one.columns}
-    drawn = pictures(plan, filled, rows, out)
-    make_folder(out)
+    spiral = out / DEMO_FOLDER
+    demo = read_demo(spiral)
+    filled = {one: fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits}
+    figures = [one for one in plan.exhibits if one.kind == "figure"]
+    files = {one: figure_files(filled[one], rows, follow=plan.follow, demo=spiral, note=note) for one in figures}
+    drawn = {one: [content for name, content in own.items() if name.endswith(".png")] for one, own in files.items()}
     whole = len(plan.exhibits) == len(ORDER)
     words = [] if whole else [one.label.split()[1] if one.kind == "table" else f"fig{one.number}" for one in plan.exhibits]
-    path = out / f"{'-'.join(['paper', plan.scale, *(['code'] if plan.follow == 'code' else []), *words])}.html"
-    write_atomically(path, _page(plan, filled, drawn, failed).encode())
+    name = "-".join(["paper", plan.scale, *(["code"] if plan.follow == "code" else []), *words])
+    (path,) = write_files(out, {f"{name}.html": _page(plan, filled, drawn, failed).encode()})
     return path
 
 
 def _page(
-    plan: Plan, filled: Mapping[Exhibit, FilledTable], drawn: Mapping[Exhibit, list[Picture]], failed: Sequence[str]
+    plan: Plan, filled: Mapping[Exhibit, FilledTable], drawn: Mapping[Exhibit, Sequence[bytes]], failed: Sequence[str]
 ) -> str:
     verdicts = {one: Counter(judged.verdict for judged in table.judged) for one, table in filled.items()}
     total: Counter[Verdict] = sum(verdicts.values(), Counter())
     parts = [paragraph(_headline(plan, total), finding=True)]
-    lines = [[one.label, one.title, *(str(verdicts[one][word] or "") for word in VERDICTS)] for one in filled]
+    lines = [[one.label, one.title, *(str(verdicts[one][word] or "") for word in VERDICTS)] for one in filled if one.claims]
     parts += [html_table(["", "claims of the paper", *VERDICTS], lines), notes([RULE])]
     if plan.missing or failed:
         parts += [
@@ -50,13 +52,10 @@ def _page(
         ]
     for one in plan.exhibits:
         parts += [heading(f"{one.label}: {one.title}"), paragraph(one.about)]
-        parts += [picture(found.png, found.alt) for found in drawn.get(one, ())]
+        parts += [picture(png, f"{one.label}: {one.title}") for png in drawn.get(one, ())]
         if not one.columns and not drawn.get(one):
             parts.append(paragraph("There is nothing to show yet."))
-        if one in filled:
-            parts += page_parts(filled[one])
-        elif one.notes:
-            parts.append(notes(one.notes))
+        parts += page_parts(filled[one]) if one.columns else [notes(one.notes)]
     parts += [heading("What differs from the paper's set-up"), *_set_up(plan)]
     lead = f"Mixup Augmentation with Multiple Interpolations (Shen, Yu, Yang, Kwok) beside our runs, {SCALE_WORDS[plan.scale]}."
     return document("The paper, reproduced", lead, parts, contents=True)
