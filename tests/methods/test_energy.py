@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mask_oracles import KINDS, loop_energy, random_problem, random_terms
-from multimix.methods.puzzlemix.masks import EDGE, SCALE, CutProblem, CutTerms, problem_energy, quantised
+from multimix.methods.puzzlemix.masks import EDGE, SCALE, CutTerms, quantised
+from multimix.methods.puzzlemix.problem import CutProblem, problem_energy
 from oracles import seeded
 
 COSTS = ["l1", "l2", "l4"]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import multimix as mm
 from mask_oracles import KINDS, brute_force, coarse, loop_energy, max_flow, random_problem, random_terms
 from multimix.methods.puzzlemix import rof
-from multimix.methods.puzzlemix.masks import CutProblem, quantised, solve_masks
+from multimix.methods.puzzlemix.masks import problem_levels, quantised, solve_masks
+from multimix.methods.puzzlemix.problem import CutProblem
 from multimix.methods.puzzlemix.rof import rof_levels
 from oracles import seeded
 
@@ -158,6 +159,20 @@ def test_a_pair_does_not_depend_on_the_others():
     for b in range(6):
         alone = CutProblem(*(part[b : b + 1] for part in problem[:3]), problem.slope[:, b : b + 1], problem.bend)
         assert torch.equal(rof_levels(alone).levels[:, 0], everything.levels[:, b])
+
+
+def test_many_labels_take_a_few_pairs_at_once(monkeypatch):
+    problem = problem_of("generic", 5, 4, 4, labels=9)
+    together = rof_levels(problem)
+    seen = []
+    advance = rof._Flow.advance
+    monkeypatch.setattr(rof._Flow, "advance", lambda flow, count: (seen.append(len(flow.pace)), advance(flow, count)))
+    monkeypatch.setattr(rof, "MOST_MEMORY", 2 * rof.BYTES * 8**2 * 16)
+    apart = rof_levels(problem)
+    assert max(seen) == 2
+    assert apart.proven.all()
+    assert torch.equal(apart.levels, together.levels)
+    assert torch.equal(apart.levels, problem_levels(problem))
 
 
 def test_pairs_leave_when_proven(monkeypatch):

@@ -304,7 +304,21 @@ def test_older_and_newer_descriptions():
 
 def test_the_scale_of_the_clean_loss_in_older_runs():
     settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), "puzzlemix", 5)
-    assert rebuild(Settings, {**describe(settings), "method.clean_scale": "auto", "method.backend": "numba"}) == settings
+    assert rebuild(Settings, {**describe(settings), "method.clean_scale": "auto"}) == settings
+
+
+@pytest.mark.parametrize("arm", ["puzzlemix", "comixup"])
+@pytest.mark.parametrize("backend", ["auto", "numba"])
+def test_backends_of_older_runs(arm, backend):
+    """They had one while numba was optional."""
+    settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), arm, 5)
+    assert rebuild(Settings, {**describe(settings), "method.backend": backend}) == settings
+
+
+def test_the_backend_of_a_run_is_its_own():
+    settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), "puzzlemix", 5)
+    certified = apply_changes(settings, {"method.backend": "torch"})
+    assert rebuild(Settings, describe(certified)) == certified != settings
 
 
 @pytest.mark.parametrize(("method", "new", "old"), [("samix", "clean_weight", "clean"), ("recursivemix", "omega_scale", None)])

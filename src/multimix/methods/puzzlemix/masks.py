@@ -20,6 +20,8 @@ from torch import Tensor
 from ...checks import check_choice
 from ...compiled import in_chunks, noticed
 from ...geometry.grid import block_means, cut_finer
+from .problem import MOST_MEMORY, CutProblem
+from .rof import rof_levels
 
 Array = NDArray[np.float64]
 LabelCost = Literal["l1", "l2", "l4"]
@@ -40,26 +42,6 @@ class CutTerms(NamedTuple):
     cost: Tensor
     down: Tensor
     right: Tensor
-
-
-class CutProblem(NamedTuple):
-    """The same in whole numbers (int64, CPU, contiguous).
-
-    Raising block i from level p to p + 1 costs ``base[b, p, i] − slope[k, b]``; ``base [B, d, rows, columns]`` ascends in p.
-    Two neighbours D levels apart pay ``down`` or ``right`` times D^q. In terms of levels that is a cut: for every level p that
-    the one has reached and every level p' ≤ p that the other has not, ``bend[p − p']`` times the weight.
-    """
-
-    base: Tensor
-    down: Tensor
-    right: Tensor
-    slope: Tensor
-    bend: tuple[int, ...]
-
-    @property
-    def steps(self) -> int:
-        """d, the number of levels above 0."""
-        return self.base.shape[1]
 
 
 def slack_of(x: Tensor) -> float:
@@ -162,17 +144,6 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
     return CutProblem(base_, down_, right_, slope_, bend)
 
 
-def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
-    """``[K, B]`` int64: the energy of ``levels [K, B, rows, columns]`` in the problem's whole numbers, 0 for a mask of 0."""
-    levels, d = levels.to(torch.int64), problem.steps
-    reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
-    unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)
-    apart = torch.tensor([sum((gap - k) * problem.bend[k] for k in range(gap)) for gap in range(d + 1)], device=levels.device)
-    down = (problem.down * apart[levels.diff(dim=2).abs()]).flatten(2).sum(2)
-    right = (problem.right * apart[levels.diff(dim=3).abs()]).flatten(2).sum(2)
-    return unary + down + right
-
-
 def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: int) -> None:
     """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
     largest = np.abs(base).sum((1, 2, 3)) + base[0].size * np.abs(slope).max(0)
@@ -184,7 +155,6 @@ def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: 
         )
 
 
-MOST_MEMORY = 2**30  # bytes of the kernel's layers, which grow with the square of the number of labels
 MOST_BLOCKS = 32  # per side: a row of blocks must fit half a word of the kernel
 
 
@@ -203,8 +173,8 @@ def solve_masks(
     ``lam [K, 1 or B]`` may come in any order; a larger λ never has the smaller level anywhere. λ = 0 is all 0 and λ = 1 all
     ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
 
-    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on the device of the terms, which needs no
-    memory that grows with the square of the grid, proves its masks, and logs how many it could not prove.
+    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on the device of the terms, whose memory
+    does not grow with the square of the grid; it proves its masks and logs how many it could not prove.
     """
     check_choice("cost", cost, get_args(LabelCost))
     check_choice("backend", backend, get_args(Backend))
@@ -213,8 +183,6 @@ def solve_masks(
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     problem = quantised(terms, lam, labels, eta, cost)
     if backend == "torch":
-        from .rof import rof_levels
-
         levels = rof_levels(problem, device=terms.cost.device).levels
     else:
         levels = problem_levels(problem, threads=threads)

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from ...compiled import log
-from .masks import CutProblem, problem_energy
+from .problem import MOST_MEMORY, CutProblem, problem_energy
 
 ROUND = 25  # iterations between two looks at the proofs
 GLANCE = 5  # iterations between two looks at the momentum
 MOST = 4000
+BYTES = 110  # of memory for a pair, a block and two levels
 FRACTION = 20  # bits behind the point when flows are rounded for a proof
 
 
@@ -42,9 +43,10 @@ class Certified(NamedTuple):
 def rof_levels(problem: CutProblem, *, device: torch.device | str | None = None, most: int = MOST) -> Certified:
     """The minimal optimal masks of all slopes: accelerated projected gradient on the dual, at most ``most`` iterations.
 
-    Pairs whose K masks are proven leave the iteration; the K masks of a pair are thresholds of one function and nest in λ whether
-    proven or not. Devices without float64 iterate in float32: the proofs stay as strict, but a mask with a node that is within
-    2·10⁻⁶ of the largest cost of its threshold is taken for tied and remains unproven.
+    Only so many pairs are solved at once as fit into a gigabyte, at least one. Pairs whose K masks are proven leave the
+    iteration; the K masks of a pair are thresholds of one function and nest in λ whether proven or not. Devices without
+    float64 iterate in float32: the proofs stay as strict, but a mask with a node that is within 2·10⁻⁶ of the largest cost of
+    its threshold is taken for tied and remains unproven.
     """
     device = problem.base.device if device is None else torch.device(device)
     batch, _, rows, columns = problem.base.shape
@@ -53,22 +55,23 @@ def rof_levels(problem: CutProblem, *, device: torch.device | str | None = None,
         torch.zeros_like(problem.slope, dtype=torch.float64),
         torch.zeros_like(problem.slope, dtype=torch.bool),
     )
-    pairs = torch.arange(batch, device=problem.base.device)
-    flow = _Flow(problem, device)
-    done = 0
-    while len(pairs):
-        some = min(ROUND, most - done)
-        flow.advance(some)
-        done += some
-        found = flow.certified(_pairs_of(problem, pairs))
-        for whole, part in zip(result, found, strict=True):
-            whole[:, pairs] = part
-        if done >= most:
-            break
-        unproven = (~found.proven.all(0)).nonzero().flatten()
-        if len(unproven) < len(pairs):
-            pairs = pairs[unproven]
-            flow.keep(unproven.to(device))
+    at_once = max(1, MOST_MEMORY // (BYTES * problem.steps**2 * rows * columns))
+    for start in range(0, batch, at_once):
+        pairs = torch.arange(start, min(start + at_once, batch), device=problem.base.device)
+        flow, done = _Flow(_pairs_of(problem, pairs), device), 0
+        while len(pairs):
+            some = min(ROUND, most - done)
+            flow.advance(some)
+            done += some
+            found = flow.certified(_pairs_of(problem, pairs))
+            for whole, part in zip(result, found, strict=True):
+                whole[:, pairs] = part
+            if done >= most:
+                break
+            unproven = (~found.proven.all(0)).nonzero().flatten()
+            if len(unproven) < len(pairs):
+                pairs = pairs[unproven]
+                flow.keep(unproven.to(device))
     _report(problem, result, most)
     return result
 
