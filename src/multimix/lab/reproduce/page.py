@@ -51,7 +51,7 @@ def _page(
             notes([f"{name}: {reason}" for name, reason in plan.missing.items()] + list(failed)),
         ]
     for one in plan.exhibits:
-        parts += [heading(f"{one.label}: {one.title}"), paragraph(one.about)]
+        parts += [heading(f"{one.label}: {one.title}"), *([] if one.columns else [paragraph(one.about)])]
         parts += [picture(png, f"{one.label}: {one.title}") for png in drawn.get(one, ())]
         if not one.columns and not drawn.get(one):
             parts.append(paragraph("There is nothing to show yet."))
