@@ -24,8 +24,7 @@ def runs(tmp_path_factory):
         where = ["--data", data, "--out", out, "--running.device", "cpu"]
         commanded("train", "tiny_imagenet", "--scale", "smoke", "--method", *words, *where)
     given = ["--data", data, "--device", "cpu"]
-    commanded("evaluate", out, "--on", "error", "calibration", "localization", *given)
-    commanded("evaluate", out, "--on", "corruption", "--corruptions", "background_replaced", "background_noise", *given)
+    commanded("evaluate", out, "--on", "error", "calibration", "localization", "background", *given)
     commanded("transfer", out, "--unit", "step", "--count", 2, "--per-class", 2, "--batch", 10, *given)
     return data, out
 
@@ -35,15 +34,16 @@ def test_every_evaluation_has_its_numbers(runs):
     assert [(row["arm"], row["k"]) for row in rows] == [("none", 1), ("cutmix", 3)]
     for row in rows:
         found = {key.partition("[")[0]: evaluation for key, evaluation in row["evaluations"].items()}
-        assert set(found) == {"error", "calibration", "localization", "corruption", "transfer"}
+        assert set(found) == {"error", "calibration", "localization", "background", "transfer"}
         assert found["error"]["numbers"]["error"] == pytest.approx(row["outcome"]["last"])
         assert found["localization"]["numbers"]["error"] == pytest.approx(row["outcome"]["last"])
-        assert found["corruption"]["numbers"]["clean"] == pytest.approx(row["outcome"]["last"])
+        assert found["background"]["numbers"]["clean"] == pytest.approx(row["outcome"]["last"])
         assert found["localization"]["numbers"]["n"] == row["report_samples"] == 200
         # Where the class is asked for as well, nearly nothing can be found after two epochs; without it, much.
         assert found["localization"]["numbers"]["reference"] < 10 < found["localization"]["numbers"]["paper_text"]
-        assert {"error_1", "error_2", "transfer_text_2", "transfer_complement_2"} <= set(found["transfer"]["numbers"])
+        assert {"error_1", "accuracy_2", "transfer_text_2", "transfer_reference_2"} <= set(found["transfer"]["numbers"])
         assert found["transfer"]["result"]["classes"] == 20
+        assert len(found["transfer"]["result"]["examples"]) == 8
 
 
 def test_a_table_and_a_report_of_it(runs, tmp_path, capsys):
@@ -55,7 +55,7 @@ def test_a_table_and_a_report_of_it(runs, tmp_path, capsys):
     commanded("report", out, "--out", tmp_path, "--data", data)
     page = tmp_path / "tiny_imagenet-smoke.html"
     text = page.read_text()
-    for section in ("Calibration", "Localization", "Corruption", "Transfer to birds", "Boxes", "Mixed samples of these runs"):
+    for section in ("Calibration", "Localization", "Background", "Transfer to birds", "Boxes", "Mixed samples of these runs"):
         assert re.search(rf">{section}[^<]*</h2>", text), section
     if CHROMIUM is None:
         pytest.skip("no browser to open the page in")

@@ -139,6 +139,8 @@ def test_gradient_norm_time_and_corruption(copied):
     assert list(plain["gradient_norm"]["numbers"]) == ["k1"], "without mixing there is one K"
     assert list(mixed["gradient_norm"]["numbers"]) == ["k1", "k2"]
     assert mixed["training_time"]["numbers"]["k1"] == 1
+    assert mixed["training_time"]["numbers"]["increase_1"] == 0
+    assert mixed["training_time"]["result"]["repeats"] == 2, "of a run at smoke scale"
     assert mixed["training_time"]["numbers"]["seconds_k1"] > 0
     evaluated(runs[0], "--on", "corruption", "--corruptions", "blur", "--severities", "1", "5", "--data", ".")
     result = collect_runs([runs[0]])[0]["evaluations"]["corruption[severities = 1 5, corruptions = blur]"]
@@ -158,10 +160,11 @@ def test_speech_protocol_takes_the_best_validation_epoch(tmp_path):
 
 def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
     run = finished_runs(copied)[0]
-    assert main(["evaluate", str(run), "--on", "localization", "speech", "error", "--data", "."]) == 2
+    assert main(["evaluate", str(run), "--on", "localization", "background", "speech", "error", "--data", "."]) == 2
     said = capsys.readouterr()
+    assert "digits has no boxes, which background needs" in said.err
     assert "digits has no boxes, which localization needs" in said.err
-    assert said.err.rstrip().endswith("2 of 3 evaluations could not be made")
+    assert said.err.rstrip().endswith("3 of 4 evaluations could not be made")
     assert "no part to select an epoch by" in said.err
     assert "top-1 and top-5 error" in said.out
     assert list(collect_runs([run])[0]["evaluations"]) == ["error"]

@@ -1,149 +1,34 @@
-"""Foregrounds bit by bit, backgrounds against their donors, common corruptions against slow arithmetic."""
+"""Common corruptions against slow arithmetic."""
 
 import colorsys
 import io
 import json
 import math
-import pickle
-from collections import Counter
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 
 import numpy
 import pytest
 import torch
 from PIL import Image
 
-from drawn import Painter, drawing, noise, written
-from multimix.lab.data import Augment, Images, Loader, Resize
-from multimix.lab.data.augment import resize
-from multimix.lab.data.reading import read_picture
-from multimix.lab.evaluation.corruption import (
-    BACKGROUND,
-    COMMON,
-    corrupted,
-    corrupted_split,
-    corruption_errors,
-    derangement,
-    with_background,
-    with_background_noise,
-)
+from drawn import Painter, check_draws, coloured, noise, photos
+from multimix.lab.data import Augment, Images, Resize
+from multimix.lab.evaluation.corruption import COMMON, corrupted, corrupted_split, corruption_errors
 from multimix.lab.evaluation.error import errors
 from multimix.lab.evaluation.predictions import Reading, predictions
 from multimix.lab.look.pictures import cat
 from multimix.sampling import seeded
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
 
-SIZES = [(20, 31), (33, 18), (24, 24), (40, 19), (21, 50)]
-BOXES = [[[2, 3, 8, 9]], [[0, 0, 18, 3], [5, 14, 6, 6]], [[-4, -4, 9, 9]], [[4.5, 10.2, 9, 20]], [[40, 5, 30, 30]]]
-
-
-def photos(folder, boxes=BOXES, **options):
-    return written(folder, [noise(*size, seed=i) for i, size in enumerate(SIZES)], [2, 0, 1, 1, 0], boxes, **options)
-
-
-def foreground(row, size):
-    """The pixels any box of the row touches, one by one."""
-    mask = torch.zeros(size, dtype=torch.bool)
-    for y in range(size[0]):
-        for x in range(size[1]):
-            mask[y, x] = any(left < x + 1 and left + w > x and top < y + 1 and top + h > y for left, top, w, h in BOXES[row])
-    return mask
-
-
-@pytest.mark.parametrize("name", BACKGROUND)
-def test_the_foreground_stays_bit_by_bit(tmp_path, name):
-    split = photos(tmp_path)
-    spoilt = corrupted_split(split, name, seed=4)
-    clean, labels = split.batch(torch.arange(5))
-    found, same = spoilt.batch(torch.arange(5))
-    assert torch.equal(labels, same)
-    for row, (before, after) in enumerate(zip(clean, found, strict=True)):
-        assert after.dtype == torch.uint8
-        assert after.shape == before.shape
-        mask = foreground(row, before.shape[1:])
-        assert torch.equal(before[:, mask], after[:, mask])
-        assert (before[:, ~mask] != after[:, ~mask]).double().mean() > 0.9
-
-
-def test_the_background_is_that_of_the_donor(tmp_path):
-    split = photos(tmp_path)
-    donors = derangement(5, 4).tolist()
-    clean, _ = split.batch(torch.arange(5))
-    found, _ = corrupted_split(split, "background_replaced", seed=4).batch(torch.arange(5))
-    for row in range(5):
-        mask = foreground(row, clean[row].shape[1:])
-        donor = resize(clean[donors[row]][None], tuple(clean[row].shape[1:]))[0]
-        assert torch.equal(found[row][:, ~mask], donor[:, ~mask])
-
-
-def test_boxes_are_those_of_the_file_also_if_it_is_read_smaller(tmp_path):
-    picture = drawing(40, 60, (0, 10, 20, 30, 10))
-    split = written(tmp_path, [picture, noise(30, 30)], [0, 1], [[[10, 20, 30, 10]], [[0, 0, 1, 1]]])
-    split = replace(split, reader=partial(read_picture, short_side=20))
-    (before, _), (after, _) = split.batch(torch.tensor([0])), corrupted_split(split, "background_noise").batch(torch.tensor([0]))
-    same = (before == after).all(1)[0]
-    assert same[10:15, 5:20].all()
-    assert same.double().mean() < 0.3  # black is clipped, but one channel of three nearly always grows
-
-
-def test_noise_of_the_background_has_its_deviation_and_is_clipped():
-    image, nothing = torch.full((3, 200, 150), 128, dtype=torch.uint8), torch.zeros(200, 150, dtype=torch.bool)
-    grey = with_background_noise(image, nothing, seeded(1)).double() / 255
-    assert float(grey.std()) == pytest.approx(0.1, rel=0.01)
-    assert float(grey.mean()) == pytest.approx(128 / 255, abs=0.001)
-    for value in (0, 255):
-        edge = with_background_noise(torch.full_like(image, value), nothing, seeded(1)).double() / 255
-        # Half of it is cut off: E|N(0, σ²)| / 2 = σ / √(2π).
-        assert float((edge - value / 255).abs().mean()) == pytest.approx(0.1 / math.sqrt(2 * math.pi), rel=0.02)
-    whole = ~nothing
-    assert torch.equal(with_background_noise(image, whole, seeded(1)), image)
-    floating = with_background_noise(image.float() / 255, nothing, seeded(1))
-    assert floating.dtype == torch.float32
-    torch.testing.assert_close(floating.double(), grey, rtol=0, atol=0.51 / 255)
-
-
-def test_backgrounds_take_the_dtype_of_the_image():
-    mask = torch.tensor([[True, False]])
-    merged = with_background(torch.zeros(3, 1, 2), mask, torch.full((3, 5, 5), 0.5))
-    assert merged.dtype == torch.float32
-    assert merged[:, 0].tolist() == [[0, pytest.approx(0.5)]] * 3
-
-
-def test_a_derangement_leaves_nothing_in_its_place_and_is_uniform():
-    counts = Counter(tuple(derangement(4, seed).tolist()) for seed in range(1800))
-    assert len(counts) == 9
-    assert all(drawn[i] != i for drawn in counts for i in range(4))
-    assert 150 < min(counts.values()) <= max(counts.values()) < 250
-    assert derangement(2, 0).tolist() == [1, 0]
-    assert torch.equal(derangement(50, 3), derangement(50, 3))
-    with pytest.raises(ValueError, match="backgrounds come from other images, so there must be at least 2, got 1"):
-        derangement(1, 0)
-
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.parametrize(("name", "severity"), [("background_replaced", None), ("background_noise", None), ("shot_noise", 3)])
-def test_draws_depend_on_the_image_and_the_seed_alone(tmp_path, name, severity):
-    split, augment = photos(tmp_path), Augment([Resize((16, 16))])
-    spoilt = corrupted_split(split, name, severity, seed=4)
-    whole, _ = spoilt.batch(torch.arange(5))
-    some, _ = spoilt.batch(torch.tensor([3, 0]))
-    assert torch.equal(some[0], whole[3])
-    assert torch.equal(some[1], whole[0])
-    again, _ = pickle.loads(pickle.dumps(spoilt)).batch(torch.tensor([3]))  # as it goes to workers that are spawned
-    assert torch.equal(again[0], whole[3])
-    for workers in (0, 2):
-        loader = Loader(spoilt, augment, batch=2, shuffle=False, drop_last=False, workers=workers)
-        assert torch.equal(torch.cat([x for x, _ in loader]), augment.apply(whole, torch.zeros(5, 0)))
-    other, _ = corrupted_split(split, name, severity, seed=5).batch(torch.arange(5))
-    assert any(not torch.equal(a, b) for a, b in zip(whole, other, strict=True))
-    if name != "background_replaced":
-        # Two equal images get noise of their own.
-        twice = corrupted_split(
-            Images(torch.full((2, 3, 8, 8), 99, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b")), "shot_noise", 3
-        )
-        x, _ = twice.batch(torch.arange(2))
-        assert not torch.equal(x[0], x[1])
+def test_draws_depend_on_the_image_and_the_seed_alone(tmp_path):
+    split = photos(tmp_path)
+    check_draws(lambda seed: corrupted_split(split, "shot_noise", 3, seed))
+    # Two equal images get noise of their own.
+    images = Images(torch.full((2, 3, 8, 8), 99, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
+    x, _ = corrupted_split(images, "shot_noise", 3).batch(torch.arange(2))
+    assert not torch.equal(x[0], x[1])
 
 
 def small(height=10, width=13, seed=0):
@@ -231,16 +116,12 @@ def test_severities_grow_and_the_dtype_stays(name):
 
 def test_what_cannot_be_spoilt_is_one_sentence(tmp_path):
     split = photos(tmp_path)
-    with pytest.raises(ValueError, match=r"no corruption 'jpg' \(did you mean 'jpeg'\?\); there are background_replaced"):
+    with pytest.raises(ValueError, match=r"no corruption 'jpg' \(did you mean 'jpeg'\?\); there are gaussian_noise, shot"):
         corrupted_split(split, "jpg", 1)
     with pytest.raises(ValueError, match="severity must be one of 1 … 5, got 6"):
         corrupted_split(split, "jpeg", 6)
-    with pytest.raises(ValueError, match="severity must be one of 1 … 5, got None"):
-        corrupted_split(split, "jpeg")
-    with pytest.raises(ValueError, match="severity must be None for background_noise, got 2"):
-        corrupted_split(split, "background_noise", 2)
-    with pytest.raises(ValueError, match="split must have boxes"):
-        corrupted_split(photos(tmp_path, boxes=None), "background_noise")
+    with pytest.raises(ValueError, match="no corruption 'background_noise'"):
+        corruption_errors(Painter(), split, Augment(), names=("background_noise",))
     features = Images(torch.randn(2, 1, 8, 8), torch.tensor([0, 0]), ("a",))
     with pytest.raises(ValueError, match="pixels must lie in 0 … 1 to be spoilt, as uint8 in 0 … 255, got values from"):
         corrupted_split(features, "blur", 1)
@@ -256,13 +137,6 @@ def test_samples_in_memory():
     assert len(spoilt.subset(1, 0)) == 2
 
 
-def coloured(folder):
-    """Objects whose colour is their class, apart from one another, the first one small, the last without a box."""
-    places = [(1 + 4 * i, 1 + 3 * i, 3 if i == 0 else 4, 3) for i in range(7)]
-    pictures = [drawing(24, 30, (i % 3, *place)) for i, place in enumerate(places)]
-    return written(folder, pictures, [i % 3 for i in range(7)], [[place] if i < 6 else [] for i, place in enumerate(places)])
-
-
 def test_errors_of_every_corruption(tmp_path):
     split, augment, ticks = coloured(tmp_path), Augment([Resize((24, 30))]), []
 
@@ -271,39 +145,33 @@ def test_errors_of_every_corruption(tmp_path):
         return iter(numbers)
 
     found = corruption_errors(Painter(), split, augment, Reading(4, 0, progress), severities=(1, 5), seed=2)
-    assert (found.n, found.without_box) == (6, 1)
-    assert [row.name for row in found.rows] == ["clean", *BACKGROUND, *(name for name in COMMON for _ in range(2))]
-    assert [row.severity for row in found.rows[3:5]] == [1, 5]
-    assert ticks == [17 * 2]
-    with_box = split.take(torch.arange(6))
-    assert found.rows[0].top1 == errors(predictions(Painter(), with_box, augment)).top1
+    assert found.n == 7, "those without a box, too"
+    assert [row.name for row in found.rows] == ["clean", *(name for name in COMMON for _ in range(2))]
+    assert [row.severity for row in found.rows[1:3]] == [1, 5]
+    assert ticks == [15 * 2]
+    assert found.rows[0].top1 == errors(predictions(Painter(), split, augment)).top1
     assert found.rows[0].top1.count == 0
-    replaced = predictions(Painter(), corrupted_split(with_box, "background_replaced", seed=2), augment)
-    assert found.rows[1].top1 == errors(replaced).top1
-    assert found.rows[1].top1.count > 0  # another object is behind
     assert found.rows[0].top5 is None
+    noisy = predictions(Painter(), corrupted_split(split, "gaussian_noise", 5, seed=2), augment)
+    assert found.rows[2].top1 == errors(noisy).top1
     jpeg = [row.top1.percent for row in found.rows if row.name == "jpeg"]
     assert found.means()["jpeg"] == pytest.approx(sum(jpeg) / 2)
-    assert json.loads(json.dumps(asdict(found)))["rows"][1]["name"] == "background_replaced"
+    assert json.loads(json.dumps(asdict(found)))["rows"][1]["name"] == "gaussian_noise"
 
 
-def test_without_boxes_only_what_needs_none(tmp_path):
+def test_samples_in_memory_have_the_same_rows():
     images = Images(torch.rand(3, 3, 8, 8), torch.tensor([0, 1, 2]), ("a", "b", "c"))
     found = corruption_errors(Painter(), images, Augment(), severities=(3,))
     assert [row.name for row in found.rows] == ["clean", *COMMON]
-    assert (found.n, found.without_box) == (3, 0)
-    # Images without boxes stay where backgrounds are not asked for.
-    assert corruption_errors(Painter(), coloured(tmp_path), Augment(), names=("blur",), severities=(1,)).n == 7
-    with pytest.raises(ValueError, match="split must have boxes"):
-        corruption_errors(Painter(), images, Augment(), names=("background_noise",))
+    assert found.n == 3
+    assert len(corruption_errors(Painter(), images, Augment(), names=("blur",), severities=(1,)).rows) == 2
 
 
 @pytest.mark.slow
 def test_a_pretrained_network_errs_more_on_spoilt_photos():
     split = imagenet_validation(boxes=True)
     split = split.take(torch.arange(0, len(split), 8)[:20])
-    found = corruption_errors(pretrained(), split, as_it_was_trained(), names=("background_noise", "contrast"), severities=(5,))
-    clean, noisy, dull = (row.top1.percent for row in found.rows)
+    found = corruption_errors(pretrained(), split, as_it_was_trained(), names=("contrast",), severities=(5,))
+    clean, dull = (row.top1.percent for row in found.rows)
     assert clean < 50
-    assert clean - 5 <= noisy < 80
     assert dull > clean + 20

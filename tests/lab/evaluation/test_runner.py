@@ -18,10 +18,11 @@ OPTIONS = {
     "error": {},
     "calibration": {"bins": 10},
     "localization": {},
+    "background": {"seed": 0},
     "corruption": {"severities": [1, 2, 3, 4, 5], "corruptions": [], "seed": 0},
     "speech": {},
     "gradient_norm": {"ks": [1, 3, 5, 7, 9], "batches": 20, "seed": 0},
-    "training_time": {"ks": [1, 3, 5, 7, 9], "seed": 0},
+    "training_time": {"ks": [1, 3, 5, 7, 9], "repeats": 5, "seed": 0},
 }
 
 
@@ -41,6 +42,13 @@ def test_the_options_a_row_is_found_by(name):
     assert set(query.options) == {*SAMPLES, *OPTIONS[name], *extra}
     assert {key: query.options[key] for key in (*SAMPLES, *OPTIONS[name])} == {**SAMPLES, **OPTIONS[name]}
     assert (query.variant, query.folder) == ("", f"evaluation/{name}")
+
+
+def test_a_smoke_run_is_timed_with_fewer_repeats():
+    query = query_for("training_time", subject(scale="smoke"), measure_named("training_time").defaults, "last")
+    assert (query.options["repeats"], query.variant) == (2, "")
+    query = query_for("training_time", subject(scale="smoke"), {"ks": (1, 3, 5, 7, 9), "repeats": 5, "seed": 0}, "last")
+    assert (query.options["repeats"], query.variant) == (5, "repeats = 5")
 
 
 def test_the_options_of_a_transfer_have_its_name_and_no_samples(monkeypatch):

@@ -3,7 +3,7 @@
 import copy
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy
 import pytest
@@ -85,7 +85,13 @@ def test_medians_quartiles_and_paired_ratios(laps):
     assert (wall.low, wall.median, wall.high) == (11, 12, 16)
     assert found.updates == 6  # of 4 samples, out of 26
     assert [row.seconds_per_epoch for row in found.rows] == [18, 48, 72]
-    assert found.numbers() == {"k1": 1, "k3": 3, "k5": 5, "seconds_k1": 18}
+    # By how many per cent the median of the CPU multiples, 1, 3 and 4.5, is above 1.
+    increases = {"increase_1": 0, "increase_3": 200, "increase_5": 350}
+    assert found.numbers() == {"k1": 1, "k3": 3, "k5": 5, **increases, "seconds_k1": 18}
+    # A device works beside the CPU, whose time says little: there it is that of wall multiples, 1, 3 and 5.
+    assert {**increases, "increase_5": 400} == {
+        key: value for key, value in replace(found, device="cuda").numbers().items() if key in increases
+    }
     assert (found.device, found.threads, found.repeats, found.batch) == ("cpu", torch.get_num_threads(), 3, 4)
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["rows"][0]["k"] == 1
 
@@ -107,7 +113,7 @@ def test_what_is_remembered_is_there_before_the_clock_counts(laps):
 def test_a_clock_that_stands_still_gives_no_ratio(laps):
     laps[0].extend([(0, 0)] * 8)
     found = times(Rows([]), mm.CutMix(), split(), ks=(1, 2), repeats=3, batch=4)
-    assert found.numbers() == {"k1": None, "k2": None, "seconds_k1": 0}
+    assert found.numbers() == {"k1": None, "k2": None, "increase_1": None, "increase_2": None, "seconds_k1": 0}
     assert time_figures(found)["training_time.png"].startswith(b"\x89PNG")
 
 
@@ -174,7 +180,7 @@ def test_without_mixing_there_is_only_one_k_and_progress_counts_every_update(lap
     laps[0].extend([(3, 2)] * 3)
     wrapped = []
     found = times(Rows([]), mm.NoMix(), split(), repeats=2, batch=13, progress=lambda work: wrapped.extend(work) or work)
-    assert found.numbers() == {"k1": 1, "seconds_k1": 6}
+    assert found.numbers() == {"k1": 1, "increase_1": 0, "seconds_k1": 6}
     assert wrapped == [0, 1, 2]
 
 

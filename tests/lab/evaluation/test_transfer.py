@@ -3,6 +3,8 @@
 import copy
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -11,8 +13,21 @@ from torch import nn
 
 from drawn import drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
-from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, localization
-from multimix.lab.evaluation.transfer import TRANSFER_RULES, TransferOptions, last_block, put_new_head, train_on
+from multimix.lab.evaluation import measure_named
+from multimix.lab.evaluation.boxes import iou
+from multimix.lab.evaluation.cam import cam_pass, find_layers, heat_maps
+from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, box_of_map, localization
+from multimix.lab.evaluation.predictions import READING
+from multimix.lab.evaluation.runner import query_for
+from multimix.lab.evaluation.subject import Subject
+from multimix.lab.evaluation.transfer import (
+    TRANSFER_RULES,
+    TransferOptions,
+    last_stage,
+    measure_transfer,
+    put_new_head,
+    train_on,
+)
 from multimix.lab.nets import network
 from pretrained import as_it_was_trained, pretrained
 from real_data import real
@@ -43,8 +58,8 @@ def net(name="preact_resnet18_small", classes=5, seed=0):
     return network(name, classes)
 
 
-def transfer(given, train, test, *, progress=iter, **options):
-    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), progress=progress)
+def transfer(given, train, test, *, progress=iter, shown=None, **options):
+    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), shown=shown, progress=progress)
 
 
 def state(module):
@@ -54,12 +69,12 @@ def state(module):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("preact_resnet18_small", ("stage4.0", "head")),
-        ("wrn16_8_small", ("stage3.0", "norm", "head")),
-        ("resnet50_small", ("stage4.0", "head")),
+        ("preact_resnet18_small", ("stage4", "head")),
+        ("wrn16_8_small", ("stage3", "norm", "head")),
+        ("resnet50_small", ("stage4", "head")),
     ],
 )
-def test_only_the_last_block_and_the_head_change(splits, name, parts):
+def test_only_the_last_stage_and_the_head_change(splits, name, parts):
     given = net(name)
     given.train()
     for i, weight in enumerate(given.parameters()):
@@ -158,9 +173,105 @@ def test_the_rows_are_what_is_measured_on_the_network(splits):
     found = localization(moved, splits[1], VIEW, rules=TRANSFER_RULES, thresholds=0)
     assert result.rows[0].error == found.error
     assert result.rows[0].accuracies == found.accuracies
-    assert [(one.cam_threshold, one.iou_threshold) for one in found.accuracies] == [(0.75, 0.25), (0.75, 0.5), (0.25, 0.5)]
+    assert [(one.cam_threshold, one.iou_threshold) for one in found.accuracies] == [(0.75, 0.25), (0.75, 0.5)]
     assert PAPER_TEXT.cam_threshold == REFERENCE.cam_threshold == 0.25
     assert json.loads(json.dumps(asdict(result)))["rows"][0]["number"] == 1
+
+
+def test_boxes_of_some_birds_after_the_first_epoch(splits, tmp_path):
+    train, test = splits
+    shown = birds(tmp_path, 30, 3)
+    _, result = transfer(net(), train, test, shown=shown, count=2, batch=6)
+    once, _ = transfer(net(), train, test, count=1, batch=6)
+    assert [one.row for one in result.examples] == [round(i * 29 / 7) for i in range(8)], "evenly spread"
+    for one in result.examples:
+        image, _ = shown.batch(torch.tensor([one.row]))
+        x = VIEW.apply(image, torch.zeros(1, 0))
+        seen = cam_pass(once, x, find_layers(once, x))
+        (heat,) = heat_maps(seen.raw(seen.logits.argmax(1)), (24, 24), as_script=True)
+        assert list(one.predicted) == box_of_map(heat, 0.75, in_bytes=True).tolist()
+        height, width = image[0].shape[1:]
+        (left, top, wide, high), (scale_x, scale_y) = shown.boxes[one.row][0].tolist(), (24 / width, 24 / height)
+        assert [list(box) for box in one.true] == [pytest.approx([left * scale_x, top * scale_y, wide * scale_x, high * scale_y])]
+    assert [one.row for one in transfer(net(), train, test, count=1, batch=6)[1].examples] == list(range(7)), "those of the test"
+    stored = json.loads(json.dumps(asdict(result)))["examples"][0]
+    assert (len(stored["predicted"]), [len(box) for box in stored["true"]]) == (4, [4])
+
+
+class Run:
+    """As much of a run as a transfer looks at."""
+
+    def __init__(self, given, scale):
+        settings = SimpleNamespace(data=SimpleNamespace(name="tiny_imagenet", entry=lambda: SimpleNamespace(layout="images")))
+        self.subject = Subject(given, lambda: None, VIEW, folder=Path("."), settings=settings, scale=scale)
+
+
+@pytest.fixture
+def cub(tmp_path, monkeypatch):
+    """Made-up birds in place of the real ones: 12 for training, 9 for testing."""
+    parts = {"train": birds(tmp_path, 12, 1), "test": birds(tmp_path, 9, 2)}
+    monkeypatch.setattr("multimix.lab.evaluation.transfer.read_cub200", lambda folder: SimpleNamespace(parts=parts))
+    monkeypatch.setattr("multimix.lab.evaluation.transfer.resized_view", lambda _, training=False: TRAIN if training else VIEW)
+    return parts
+
+
+def test_the_numbers_of_table_vi(cub):
+    options = TransferOptions(count=2, batch=6)
+    found = measure_transfer(Run(net(), "small").subject, READING, transfer=options)
+    names = ("error", "accuracy", "transfer_text", "transfer_reference")
+    assert list(found.numbers) == [f"{name}_{i}" for i in (1, 2) for name in names]
+    for i in (1, 2):
+        moved, _ = train_on(net(), cub["train"], cub["test"], TRAIN, VIEW, TransferOptions(count=i, batch=6))
+        right = boxes = 0
+        for row in range(9):
+            image, label = cub["test"].batch(torch.tensor([row]))
+            x = VIEW.apply(image, torch.zeros(1, 0))
+            seen = cam_pass(moved, x, find_layers(moved, x))
+            predicted = seen.logits.argmax(1)
+            right += int(predicted == label)
+            (heat,) = heat_maps(seen.raw(predicted), (24, 24), as_script=True)
+            scale = torch.tensor([24 / image[0].shape[2], 24 / image[0].shape[1]] * 2)
+            true = cub["test"].boxes[row] * scale
+            low, high = true[:, :2].floor(), (true[:, :2] + true[:, 2:]).floor()
+            box = box_of_map(heat, 0.75, in_bytes=True)[None]
+            boxes += float(iou(box, torch.cat([low, high - low], 1))) > 0.25
+        assert found.numbers[f"accuracy_{i}"] == pytest.approx(100 * right / 9)
+        assert found.numbers[f"error_{i}"] == pytest.approx(100 - 100 * right / 9)
+        assert found.numbers[f"transfer_text_{i}"] == pytest.approx(100 * boxes / 9)
+
+
+@pytest.mark.parametrize(
+    ("scale", "count", "per_class", "batch"), [("smoke", 2, 1, 10), ("small", 10, None, 32), ("paper", 10, None, 32)]
+)
+def test_the_usual_options_depend_on_the_scale(cub, scale, count, per_class, batch):
+    subject = Run(net(), scale).subject
+    query = query_for("transfer", subject, measure_named("transfer").defaults, "last")
+    assert query.variant == "", "they are the usual ones"
+    names = ("count", "per_class", "batch", "layers")
+    assert [query.options[f"transfer.{name}"] for name in names] == [count, per_class, batch, ["stage4"]]
+    named = query_for(
+        "transfer", subject, {"transfer": TransferOptions("epoch", count, 1e-4, batch, per_class, 0, ("stage4",))}, "last"
+    )
+    assert named.options == query.options, "the default by its name"
+    other = query_for("transfer", subject, {"transfer": TransferOptions("epoch", 10, 1e-4, batch, 2, 0, ("stage4.0",))}, "last")
+    assert other.variant == "transfer.per_class = 2, transfer.layers = stage4.0"
+
+
+def test_a_smoke_run_is_transferred_with_few_birds(cub, monkeypatch):
+    seen = []
+    whole = train_on
+    monkeypatch.setattr(
+        "multimix.lab.evaluation.transfer.train_on",
+        lambda network, train, test, *more, **options: (
+            seen.append((len(train), len(test), len(options["shown"])))
+            or whole(network, train, test, more[0], more[1], replace(more[2], batch=3), **options)
+        ),
+    )
+    found = measure_transfer(Run(net(), "smoke").subject, READING)
+    assert seen == [(3, 3, 9)], "one picture of every class, but the same birds are shown"
+    assert "accuracy_2" in found.numbers
+    assert "accuracy_3" not in found.numbers
+    assert [one.row for one in found.result.examples] == [round(i * 8 / 7) for i in range(8)]
 
 
 def test_it_learns(splits):
@@ -186,16 +297,43 @@ def test_named_layers_in_any_network(splits):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("preact_resnet18", ("stage4.1",)),
-        ("wrn16_8", ("stage3.1", "norm")),
-        ("resnext29_4_24", ("stage3.2",)),
-        ("resnet50", ("stage4.2",)),
+        ("preact_resnet18", ("stage4",)),
+        ("wrn16_8", ("stage3", "norm")),
+        ("resnext29_4_24", ("stage3",)),
+        ("resnet50", ("stage4",)),
         ("vgg11", ("stage4",)),
     ],
 )
-def test_the_last_block_of_the_paper_networks(name, expected):
+def test_the_last_stage_of_the_paper_networks(name, expected):
     with torch.device("meta"):
-        assert last_block(network(name, 10)) == expected
+        assert last_stage(network(name, 10)) == expected
+
+
+def bottleneck_weights(channels_in, width, projection):
+    """1 × 1, 3 × 3 and 1 × 1 with a batch norm each, and perhaps a 1 × 1 with one beside them."""
+    main = channels_in * width + 9 * width**2 + width * 4 * width + 2 * (width + width + 4 * width)
+    return main + (channels_in * 4 * width + 2 * 4 * width if projection else 0)
+
+
+def test_both_readings_of_the_last_block_of_resnet50(splits):
+    """The last stage is three bottlenecks of 2,048 channels, stage4.2 the last one of them; the head has three classes."""
+    given = net("resnet50", 5)
+    _, stage = transfer(given, *splits, unit="step", count=1, batch=6)
+    moved, bottleneck = transfer(given, *splits, unit="step", count=1, batch=6, layers=("stage4.2",))
+    counts = [sum(moved.get_parameter(name).numel() for name in one.trained) for one in (stage, bottleneck)]
+    one, head = bottleneck_weights(2048, 512, False), 3 * 2048 + 3
+    assert counts == [bottleneck_weights(1024, 512, True) + 2 * one + head, one + head]
+    assert {".".join(name.split(".")[:2]) for name in bottleneck.trained} == {"stage4.2", "head.weight", "head.bias"}
+    for place, same in ((1, True), (2, False)):
+        pairs = zip(given.stage4[place].parameters(), moved.stage4[place].parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs) == same
+
+
+def test_the_last_stage_of_the_small_resnet50_is_one_bottleneck(splits):
+    given = net("resnet50_small")
+    _, stage = transfer(given, *splits, unit="step", count=1, batch=6)
+    _, bottleneck = transfer(given, *splits, unit="step", count=1, batch=6, layers=("stage4.0",))
+    assert stage == bottleneck
 
 
 def test_what_cannot_be_done_is_one_sentence(splits):
@@ -214,7 +352,7 @@ def test_what_cannot_be_done_is_one_sentence(splits):
     with pytest.raises(ValueError, match="train and test must have the same classes, got 4 and 3"):
         transfer(given, replace(train, classes=("a", "b", "c", "d")), test)
     with pytest.raises(ValueError, match="layers must be named, since the network has no stage1, .*; its last parts are 0, 3"):
-        last_block(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)))
+        last_stage(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)))
     with pytest.raises(ValueError, match="layers must have parameters to train, '2' has none"):
         transfer(
             nn.Sequential(nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3)),

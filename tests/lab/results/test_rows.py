@@ -242,3 +242,16 @@ def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_ot
     assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
     assert minus_none(one, found.lines, "last").n == 3
     assert minus_none(two, found.lines, "last") is None
+
+
+@pytest.mark.parametrize("arm", ["puzzlemix", "comixup"])
+@pytest.mark.parametrize("backend", ["auto", "numba", None])
+def test_a_backend_in_older_rows_is_no_change_of_the_recipe(arm, backend):
+    """While numba was optional, several methods had one."""
+    recipe = made_up_recipe([(arm, 5)])
+    row = result_row(recipe, arm, 5)
+    row["settings"] = {name: value for name, value in row["settings"].items() if name != "method.backend"}
+    if backend is not None:
+        row["settings"]["method.backend"] = backend
+    (line,) = aggregate(recipe, "paper", [row]).lines
+    assert (line.arm, line.changed) == (arm, ())

@@ -15,7 +15,9 @@ def evaluate(
     *,
     on: Annotated[
         tuple[str, ...],
-        option("error, calibration, localization, corruption, transfer, speech, gradient_norm, training_time.", "NAME …"),
+        option(
+            "error, calibration, localization, background, corruption, transfer, speech, gradient_norm, training_time.", "NAME …"
+        ),
     ] = ("error", "calibration"),
     checkpoint: Annotated[
         Literal["last", "best"] | None, option("Which weights of a run.", default="last; best for speech")
@@ -41,7 +43,7 @@ def evaluate(
         ),
     ] = None,
     foreign: Annotated[bool, option("A network that is no run: its classes are not those of the data.")] = False,
-    seed: Annotated[int, option("Decides noise and the donors of backgrounds.", "SEED")] = 0,
+    seed: Annotated[int, option("Decides noise, and which other image replaces a background.", "SEED")] = 0,
     batch: Annotated[int, option("Samples at a time.", "B")] = 200,
     workers: Annotated[int, option("Processes that read pictures.", "N")] = 0,
     device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="what is there")] = None,
@@ -56,7 +58,7 @@ def evaluate(
     Try it:
       multimix evaluate multimix-runs
       multimix evaluate multimix-runs/cifar100_preact_resnet18/small/none-k1-seed0-* --on error calibration corruption
-      multimix evaluate multimix-runs/tiny_imagenet/smoke/* --on localization
+      multimix evaluate multimix-runs/tiny_imagenet/smoke/* --on localization background
       multimix evaluate my_models:resnet50 --data-set imagenet --on error localization
     """
     from ..evaluation.predictions import Reading

@@ -24,7 +24,7 @@ class Measure(NamedTuple):
     """``find(subject, reading, **options)`` gives a ``Finding``; its keyword-only parameters are the options of the measure.
 
     ``columns`` are the numbers that tables show (none: all), ``labels`` those of all samples that the numbers depend on. If
-    ``timed`` they depend on the machine as well.
+    ``timed`` they depend on the machine as well. ``resolve`` puts into options what None means for the subject.
     """
 
     about: str
@@ -33,6 +33,7 @@ class Measure(NamedTuple):
     checkpoint: Which = "last"
     labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]] = lambda subject, options: subject.labels("report")
     timed: bool = False
+    resolve: Callable[[Subject, Mapping[str, Any]], Mapping[str, Any]] = lambda subject, options: options
 
     @property
     def defaults(self) -> dict[str, Any]:

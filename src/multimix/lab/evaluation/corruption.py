@@ -1,7 +1,7 @@
-"""What a network's errors become when images are spoilt: behind the objects (which needs boxes), or all over.
+"""What a network's errors become under the common corruptions, which spoil images all over.
 
-Pixels are changed as they were read, before resizing and normalisation. Noise on a large photo is averaged away when that is made
-smaller; for the paper's experiment read ImageNet with ``short_side=256``, the size the centre is cut from.
+Pixels are changed as they were read, before normalisation. Noise on a large photo is averaged away when that is made smaller, so
+photos are first brought to the size that the middle is cut from.
 """
 
 import io
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -20,20 +20,17 @@ from torch import Generator, Tensor, nn
 from ...checks import nearest
 from ...sampling import seeded
 from ..data import Augment, Files, Images, Resize, Split
-from ..data.augment import resize
-from ..data.reading import picture_size
 from ..training.loop import as_stored
 from .base import Finding, measure
-from .boxes import annotated, covered, rescaled, with_boxes
 from .error import Proportion, errors
 from .predictions import READING, Reading, one_bar, predictions
 from .subject import Subject
 
-NOISE_SIGMA = 0.1  # of pixels in 0 … 1
 SEVERITIES = (1, 2, 3, 4, 5)
 BOX = Image.Resampling.BOX
-# Keys of their own, so that noise is not that of any other draw with the same seed.
-NOISE, DONORS = 0xC022, 0xD080
+# A key of its own, so that noise is not that of any other draw with the same seed; the corruptions are numbered after the noise
+# behind objects.
+NOISE, BACKGROUND_NOISE = 0xC022, 1
 
 
 class Common(NamedTuple):
@@ -43,7 +40,8 @@ class Common(NamedTuple):
     change: Callable[[Tensor, float, Generator], Tensor]
 
 
-def _gaussian_noise(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+def add_noise(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+    """``x`` with N(0, ``sigma``²) added to every value."""
     return x + sigma * torch.randn(x.shape, generator=generator)
 
 
@@ -85,7 +83,7 @@ def _pixelate(x: Tensor, share: float, _: Generator) -> Tensor:
 
 # Levels as in ImageNet-C (Hendrycks and Dietterich, 2019), made for photos of about 224 pixels.
 COMMON: Mapping[str, Common] = {
-    "gaussian_noise": Common((0.08, 0.12, 0.18, 0.26, 0.38), _gaussian_noise),
+    "gaussian_noise": Common((0.08, 0.12, 0.18, 0.26, 0.38), add_noise),
     "shot_noise": Common((60, 25, 12, 5, 3), _shot_noise),
     "blur": Common((1, 2, 3, 4, 6), _blur),
     "contrast": Common((0.4, 0.3, 0.2, 0.1, 0.05), _contrast),
@@ -93,12 +91,11 @@ COMMON: Mapping[str, Common] = {
     "jpeg": Common((25, 18, 15, 10, 7), _jpeg),
     "pixelate": Common((0.6, 0.5, 0.4, 0.3, 0.25), _pixelate),
 }
-BACKGROUND = ("background_replaced", "background_noise")
 
 
 @dataclass(frozen=True)
 class CorruptionError:
-    """Errors under a corruption; ``severity`` is None for ``clean`` and for those of the background."""
+    """Errors under a corruption; ``severity`` is None for ``clean``."""
 
     name: str
     severity: int | None
@@ -108,13 +105,9 @@ class CorruptionError:
 
 @dataclass(frozen=True)
 class Corruptions:
-    """The clean error and that of every corruption, over the same ``n`` images.
-
-    With a corruption of the background, images ``without_box`` are not among them.
-    """
+    """The clean error and that of every corruption, over the same ``n`` images."""
 
     n: int
-    without_box: int
     rows: tuple[CorruptionError, ...]
 
     def means(self) -> dict[str, float]:
@@ -125,8 +118,8 @@ class Corruptions:
 
 @measure(
     "corruption",
-    "error with spoilt backgrounds (data with boxes) and under common corruptions, mean over severities",
-    columns=("n", "clean", *BACKGROUND, *COMMON),
+    "error under common corruptions, mean over severities",
+    columns=("n", "clean", *COMMON),
 )
 def measure_corruption(
     subject: Subject,
@@ -137,13 +130,23 @@ def measure_corruption(
     seed: int = 0,
 ) -> Finding:
     """The errors of a subject on spoilt images; no ``corruptions`` are all of them."""
-    # Photos as large as they are before their middle is taken: noise on a larger one would be averaged away.
-    sizes = [step.size for step in subject.evaluation.steps if isinstance(step, Resize)]
-    split = as_stored(subject.report, sizes[0] if sizes and isinstance(sizes[0], int) else None)
     found = corruption_errors(
-        subject.network, split, subject.evaluation, reading, names=corruptions or None, severities=severities, seed=seed
+        subject.network,
+        read_as_seen(subject),
+        subject.evaluation,
+        reading,
+        names=corruptions or None,
+        severities=severities,
+        seed=seed,
     )
     return Finding({"n": found.n, **found.means()}, found)
+
+
+def read_as_seen(subject: Subject) -> Split:
+    """The samples to measure errors on; photos as large as they are before their middle is taken."""
+    subject.check_classes()
+    sizes = [step.size for step in subject.evaluation.steps if isinstance(step, Resize)]
+    return as_stored(subject.report, sizes[0] if sizes and isinstance(sizes[0], int) else None)
 
 
 def corruption_errors(
@@ -156,106 +159,56 @@ def corruption_errors(
     severities: Sequence[int] = SEVERITIES,
     seed: int = 0,
 ) -> Corruptions:
-    """Errors on clean images, then under the corruptions ``names``, by default all: those of the background if there are boxes.
+    """Errors on clean images, then under the corruptions ``names``, by default all.
 
     The same seed spoils an image in the same way, whatever the batch, the workers and the network.
     """
-    has_boxes = isinstance(split, Files) and split.boxes is not None
-    names = ((*BACKGROUND, *COMMON) if has_boxes else tuple(COMMON)) if names is None else names
-    part = with_boxes(cast(Files, split)) if any(name in BACKGROUND for name in names) else split
-    wanted = [(name, severity) for name in names for severity in ((None,) if name in BACKGROUND else severities)]
-    for name, severity in wanted:
-        check_corruption(part, name, severity)
+    wanted = [(name, severity) for name in (COMMON if names is None else names) for severity in severities]
+    for one in wanted:
+        _check_corruption(*one)
     rows = []
-    with one_bar(reading.progress, (1 + len(wanted)) * reading.batches_of(part)) as progress:
+    with one_bar(reading.progress, (1 + len(wanted)) * reading.batches_of(split)) as progress:
         for name, severity in (("clean", None), *wanted):
-            spoilt = part if name == "clean" else corrupted_split(part, name, severity, seed)
+            spoilt = split if severity is None else corrupted_split(split, name, severity, seed)
             found = errors(predictions(network, spoilt, augment, reading._replace(progress=progress)))
             rows.append(CorruptionError(name, severity, found.top1, found.top5))
-    return Corruptions(len(part), len(split) - len(part), tuple(rows))
+    return Corruptions(len(split), tuple(rows))
 
 
-def check_corruption(split: Split, name: str, severity: int | None) -> None:
-    """Raise ValueError unless the samples of ``split`` can be spoilt so."""
-    if name in BACKGROUND:
-        if severity is not None:
-            raise ValueError(f"severity must be None for {name}, got {severity}")
-        annotated(split)
-    elif name not in COMMON:
-        raise ValueError(
-            f"no corruption {name!r}{nearest(name, (*BACKGROUND, *COMMON))}; there are {', '.join(BACKGROUND)} and "
-            f"{', '.join(COMMON)}"
-        )
-    elif severity not in SEVERITIES:
-        raise ValueError(f"severity must be one of 1 … 5, got {severity}")
-
-
-def corrupted_split(split: Split, name: str, severity: int | None = None, seed: int = 0) -> Split:
+def corrupted_split(split: Split, name: str, severity: int, seed: int = 0) -> Split:
     """``split`` with every image spoilt, files as they are read. The noise depends on the seed and the row of the image."""
-    check_corruption(split, name, severity)
-    noise = partial(seeded, NOISE, (*BACKGROUND, *COMMON).index(name), severity or 0, seed)
+    _check_corruption(name, severity)
+    noise = partial(seeded, NOISE, BACKGROUND_NOISE + 1 + list(COMMON).index(name), severity, seed)
     if isinstance(split, Files):
-        donors = derangement(len(split), seed).tolist() if name == "background_replaced" else None
         rows = {path: row for row, path in enumerate(split.paths)}
-        return replace(split, reader=partial(_read_spoilt, split, name, severity, noise, donors, rows))
+        return replace(split, reader=partial(_read_spoilt, split, name, severity, noise, rows))
     assert isinstance(split, Images)
-    assert severity is not None
     return replace(
         split,
         pixels=torch.stack([corrupted(image, name, severity, noise(row)) for row, image in enumerate(split.pixels)]),
     )
 
 
+def _check_corruption(name: str, severity: int) -> None:
+    if name not in COMMON:
+        raise ValueError(f"no corruption {name!r}{nearest(name, COMMON)}; there are {', '.join(COMMON)}")
+    if severity not in SEVERITIES:
+        raise ValueError(f"severity must be one of 1 … 5, got {severity}")
+
+
 def _read_spoilt(
-    split: Files,
-    name: str,
-    severity: int | None,
-    noise: Callable[[int], Generator],
-    donors: Sequence[int] | None,
-    rows: Mapping[str, int],
-    path: str,
+    split: Files, name: str, severity: int, noise: Callable[[int], Generator], rows: Mapping[str, int], path: str
 ) -> Tensor:
-    """A file of ``split``, spoilt."""
-    row, image = rows[path], split.reader(path)
-    if severity is not None:
-        return corrupted(image, name, severity, noise(row))
-    size = (image.shape[1], image.shape[2])
-    foreground = covered(rescaled(annotated(split)[row], picture_size(path), size), *size)
-    if donors is None:
-        return with_background_noise(image, foreground, noise(row))
-    return with_background(image, foreground, split.reader(split.paths[donors[row]]))
+    return corrupted(split.reader(path), name, severity, noise(rows[path]))
 
 
 def corrupted(image: Tensor, name: str, severity: int, generator: Generator) -> Tensor:
     """``image [C, H, W]``, uint8 or float in 0 … 1, under one of the common corruptions; clipped, in the dtype it had."""
     common = COMMON[name]
-    return _as_before(image, common.change(_unit(image), common.levels[severity - 1], generator))
+    return as_before(image, common.change(in_unit_range(image), common.levels[severity - 1], generator))
 
 
-def with_background(image: Tensor, foreground: Tensor, background: Tensor) -> Tensor:
-    """``image [C, H, W]`` where ``foreground [H, W]``, elsewhere ``background [C, h, w]``, resized to fit."""
-    behind = resize(background.unsqueeze(0), (image.shape[1], image.shape[2]))[0]
-    return torch.where(foreground, image, behind.to(image.dtype))
-
-
-def with_background_noise(image: Tensor, foreground: Tensor, generator: Generator, sigma: float = NOISE_SIGMA) -> Tensor:
-    """``image [C, H, W]`` with N(0, ``sigma``²) added (of pixels in 0 … 1, clipped) except where ``foreground [H, W]``."""
-    noisy = _as_before(image, _gaussian_noise(_unit(image), sigma, generator))
-    return torch.where(foreground, image, noisy)
-
-
-def derangement(count: int, seed: int) -> Tensor:
-    """A permutation of 0 … ``count`` − 1 that leaves nothing in its place; all such are equally likely."""
-    if count < 2:
-        raise ValueError(f"backgrounds come from other images, so there must be at least 2, got {count}")
-    generator, identity = seeded(DONORS, seed), torch.arange(count)
-    while True:  # one in e permutations will do
-        drawn = torch.randperm(count, generator=generator)
-        if bool((drawn != identity).all()):
-            return drawn
-
-
-def _unit(image: Tensor) -> Tensor:
+def in_unit_range(image: Tensor) -> Tensor:
     """Pixels in 0 … 1, float32."""
     if image.dtype == torch.uint8:
         return image.contiguous().float() / 255
@@ -265,7 +218,8 @@ def _unit(image: Tensor) -> Tensor:
     return image.contiguous().float()
 
 
-def _as_before(image: Tensor, changed: Tensor) -> Tensor:
+def as_before(image: Tensor, changed: Tensor) -> Tensor:
+    """``changed``, pixels in 0 … 1, clipped and in the dtype of ``image``."""
     return _bytes(changed) if image.dtype == torch.uint8 else changed.clamp(0, 1).to(image.dtype)
 
 

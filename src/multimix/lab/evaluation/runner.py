@@ -108,7 +108,8 @@ def _evaluate(
 def query_for(name: str, subject: Subject, options: Mapping[str, Any], checkpoint: Which) -> Query:
     """The evaluation with all that its numbers depend on, so that the same one is recognised when it comes again."""
     chosen = measure_named(name)
-    given, usual = _flat(options), _flat(chosen.defaults)
+    options, defaults = chosen.resolve(subject, options), chosen.resolve(subject, chosen.defaults)
+    given, usual = _flat(options), _flat(defaults)
     if name != "transfer":  # which looks at birds only
         given, usual = {**subject.samples, **given}, {**(subject.usual or subject.samples), **usual}
     # How many epochs of a transfer changes none of them.

@@ -69,8 +69,8 @@ class Subject:
 
     ``parts`` are read when they are first needed. ``foreign``: the network's classes are not those of the samples.
     ``samples`` describes which they are, ``usual`` which they are by default. ``settings`` and ``history`` say how the network
-    was trained, ``method`` with which networks of the method's own; ``file`` is the checksum of its checkpoint. ``folder`` is
-    where data sets lie.
+    was trained, at which ``scale`` of its recipe, ``method`` with which networks of the method's own; ``file`` is the checksum of
+    its checkpoint. ``folder`` is where data sets lie.
     """
 
     network: nn.Module
@@ -81,6 +81,7 @@ class Subject:
     samples: Mapping[str, Any] = field(default_factory=dict)
     usual: Mapping[str, Any] | None = None
     file: str | None = None
+    scale: str | None = None
     settings: Settings | None = None
     method: Method | None = None
     history: tuple[Epoch, ...] = ()
@@ -102,12 +103,16 @@ class Subject:
         parts = [getattr(self.parts(), name) for name in names]
         return [part.labels for part in parts if part is not None]
 
+    def check_classes(self) -> None:
+        """Raise ValueError if the network's classes are not those of the samples."""
+        if self.foreign:
+            raise ValueError(f"the classes of {self.title} are not those of {self.samples['data']}, so none is right or wrong")
+
     def predictions(self, reading: Reading) -> Predictions:
         """What the network says about the samples to measure on, computed once for all measures."""
         if len(self.report) == 0:
             raise ValueError(f"{self.samples.get('data', 'the data set')} has no samples in this part")
-        if self.foreign:
-            raise ValueError(f"the classes of {self.title} are not those of {self.samples['data']}, so none is right or wrong")
+        self.check_classes()
         if not self._predicted:
             self._predicted.append(predictions(self.network, self.report, self.evaluation, reading))
         return self._predicted[0]
@@ -154,6 +159,7 @@ def run_subject(
         samples=_description(own, part, per_class),
         usual=_description(settings.data, settings.data.report, settings.data.report_per_class),
         file=about["file"],
+        scale=about["scale"],
         settings=settings,
         method=loaded.method,
         history=tuple(read_epochs(run)),

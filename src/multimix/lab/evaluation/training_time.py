@@ -1,7 +1,8 @@
 """How long one update of the weights takes, with one number of interpolations after the other, in one run on one machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
@@ -53,24 +54,42 @@ class TrainingTimes:
     rows: tuple[TimeAtK, ...]
 
     def numbers(self) -> dict[str, float | None]:
-        """Wall seconds as multiples of K = 1 by name, k1, k3, …; and ``seconds_k1``, those of an epoch at K = 1."""
+        """Wall seconds as multiples of K = 1 by name, k1, k3, …; ``increase_1``, ``increase_3``, …, by how many per cent an
+        update takes longer than with K = 1; and ``seconds_k1``, the wall seconds of an epoch at K = 1.
+
+        The increase is that of the median multiple: of CPU time, or on other devices of wall time, since they work beside it.
+        """
         ratios = {f"k{row.k}": None if row.ratio is None else row.ratio.median for row in self.rows}
-        return {**ratios, "seconds_k1": self.rows[0].seconds_per_epoch}
+        own = {row.k: row.cpu_ratio if self.device == "cpu" else row.ratio for row in self.rows}
+        increases = {f"increase_{k}": None if ratio is None else 100 * (ratio.median - 1) for k, ratio in own.items()}
+        return {**ratios, **increases, "seconds_k1": self.rows[0].seconds_per_epoch}
+
+
+REPEATS, SMOKE_REPEATS = 5, 2
+
+
+def _usual_repeats(subject: Subject, options: Mapping[str, Any]) -> dict[str, Any]:
+    """No number of repeats is five, and two of a run at smoke scale."""
+    return {**options, "repeats": options["repeats"] or (SMOKE_REPEATS if subject.scale == "smoke" else REPEATS)}
 
 
 @measure(
     "training_time",
-    "time of an update for every K, as a multiple of K = 1",
+    "time of an update for every K: as a multiple of K = 1, and by how many per cent it is longer",
     labels=lambda subject, options: subject.labels("train"),
     timed=True,
+    resolve=_usual_repeats,
 )
-def measure_training_time(subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, seed: int = 0) -> Finding:
+def measure_training_time(
+    subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, repeats: int | None = None, seed: int = 0
+) -> Finding:
     """Times of updates of a run's last epoch."""
-    found = training_times(updates_of(subject, "training_time", ks, seed, reading.workers), progress=reading.progress)
+    number = _usual_repeats(subject, {"repeats": repeats})["repeats"]
+    found = training_times(updates_of(subject, "training_time", ks, seed, reading.workers), number, reading.progress)
     return Finding(found.numbers(), found)
 
 
-def training_times(updates: Updates, repeats: int = 5, progress: Progress = iter) -> TrainingTimes:
+def training_times(updates: Updates, repeats: int = REPEATS, progress: Progress = iter) -> TrainingTimes:
     """Seconds of one update (mixing, with saliency where it is needed; forward, backward, a step of SGD) for every K.
 
     Loading is not counted. One update for every K goes before, unmeasured, two for a method that remembers batches: its first

@@ -33,7 +33,7 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
 
     Fields that are missing, because the run is older than they are, get their defaults; unknown ones are a ValueError.
     """
-    description = _renamed(description)
+    description = in_present_words(description)
     hints, given = get_type_hints(kind), dict[str, Any]()
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass, which typing cannot say
     for path in description:
@@ -53,7 +53,7 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
     return kind(**given)
 
 
-def _renamed(description: Mapping[str, Any]) -> Mapping[str, Any]:
+def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
     """A description of an older version in the words of this one: the scale of a loss followed from the training loss then."""
     scale = "per_class" if description.get("loss") == "softmax_bce" else "plain"
     changes: dict[str, Any] = {}

@@ -83,8 +83,8 @@ def transfer(whole: Aggregate, on: str) -> Table:
             body.append([label, *(mean_cell(line.summary(f"{on}.{name}_{i}"), 1) for i in range(1, last + 1))])
     unit = lines[0].evaluated(on)[0]["result"]["unit"]
     words = [
-        f"per cent after each {unit}{_unusual(on)}: error on the birds' classes; text, reference, complement: birds found by "
-        "three readings of the paper's threshold of 0.75 (docs/evaluation.md)"
+        f"per cent after each {unit}{_unusual(on)}: error and accuracy of the birds' classes; text, reference: birds found by "
+        "two readings of the paper's threshold of 0.75 (docs/evaluation.md)"
     ]
     return Table("transfer", ["", *map(str, range(1, last + 1))], body, words)
 

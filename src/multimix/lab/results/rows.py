@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from ..recipes.base import Recipe, Scale, arm_names, arm_settings, counts_k
-from ..recipes.serialise import describe
+from ..recipes.serialise import describe, in_present_words
 from ..recipes.settings import MACHINE_FIELDS, Settings
 from ..statistics import Summary, summary
 from ..sweep.plan import Equal
@@ -276,8 +276,8 @@ def _recipe_settings(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are after JSON, without how a machine did it."""
-    plain = {name: value for name, value in settings.items() if not name.startswith(MACHINE_FIELDS)}
+    """Settings as they are after JSON, in the words of this version, without how a machine did it."""
+    plain = {name: value for name, value in in_present_words(settings).items() if not name.startswith(MACHINE_FIELDS)}
     return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # a dictionary comes back as one
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -48,7 +49,9 @@ class Curves(NamedTuple):
 CURVES: Mapping[str, Curves] = {
     "error": Curves(lambda epoch: epoch.error, "error after every epoch", "error (%)"),
     "loss": Curves(lambda epoch: epoch.loss, "training loss of every epoch", "training loss"),
-    "gradient": Curves(lambda epoch: epoch.squared_grad_norm, "squared gradient norm of an update", "‖g‖²", log=True),
+    "gradient": Curves(
+        lambda epoch: epoch.squared_grad_norm, "squared gradient norm of an update, mean of the epoch", "‖g‖²", log=True
+    ),
 }
 COURSES: Mapping[str, Curves] = {
     "rows": Curves(lambda epoch: epoch.error, "error after every evaluated epoch", "error (%)", over="samples"),
@@ -129,7 +132,7 @@ def curves_figure(whole: Aggregate, curves: Curves) -> Figure | None:
     if curves.log:
         axes.set_yscale("log")
         for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            which(LogFormatter(minor_thresholds=(2, 0.4)))  # 3.5, not 3.5 × 10⁰
+            which(_PlainLog(minor_thresholds=(2, 0.4)))
         axes.grid(axis="y", which="both", color=LINE)
     if curves.over is not None:
         axes.set_xlim(left=0)
@@ -281,7 +284,9 @@ def finish(figure: Figure, words: str) -> Figure:
     """With one legend for all panels and a line that says what is shown."""
     every: Any = figure.axes
     handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    legend_beside(every[-1], list(handles.values()), list(handles))
+    # Matplotlib puts plain lines, such as that of no mixing, before what has bars.
+    names = sorted(handles, key=lambda name: not isinstance(handles[name], ErrorbarContainer))
+    legend_beside(every[-1], [handles[name] for name in names], names)
     if every[0].get_title(loc="left"):  # the name of a budget
         low, high = every[0].get_ylim()
         every[0].set_ylim(max(0.0, low), min(100.0, high))  # the interval of two seeds may reach beyond what an error can be
@@ -289,6 +294,13 @@ def finish(figure: Figure, words: str) -> Figure:
     else:
         every[0].set_title(words, fontsize=8, color=SOFT, loc="left")
     return figure
+
+
+class _PlainLog(LogFormatter):
+    """3.5 and 0.6, not 3.5 × 10⁰ and 6e−01."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def _seconds(whole: Aggregate) -> str:
