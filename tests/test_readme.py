@@ -27,6 +27,14 @@ def test_the_evaluation_page_runs():
     assert len(names["seen"]) == 40
 
 
+def test_the_loop_of_the_migration_page_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "migrate.md").read_text(), flags=re.DOTALL)
+    names = {}
+    exec(compile(block, "migrate.md", "exec"), names)
+    assert (len(names["mixed"]), names["target"].shape) == (80, (80, 10))
+    assert all(weight.grad is not None for weight in names["model"].parameters())
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text()):
