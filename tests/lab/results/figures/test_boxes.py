@@ -10,7 +10,20 @@ from PIL import Image, ImageColor
 from drawn import Painter, drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Normalise, Resize
 from multimix.lab.evaluation.localization import REFERENCE, Rule
-from multimix.lab.results.figures.boxes import PREDICTED, TRUE, BoxExample, box_examples, box_picture
+from multimix.lab.results.figures.boxes import (
+    BIRD,
+    GAP,
+    NAME,
+    PREDICTED,
+    RED,
+    TRUE,
+    BoxExample,
+    birds_panels,
+    birds_strip,
+    box_examples,
+    box_picture,
+)
+from multimix.lab.results.figures.boxes import GREEN as TRUE_BIRD
 
 GREEN = "#33cc33"
 RULE = Rule("sharp", cam_threshold=0.5, iou_threshold=0.5, top1=True, as_script=False)
@@ -103,3 +116,39 @@ def test_examples_of_the_script_are_drawn(tmp_path):
     split = written(tmp_path, [noise(30, 40, seed=i) for i in range(3)], [0, 1, 2], [[[3, 4, 20, 20]]] * 3)
     examples = box_examples(Painter(), split, Augment([Resize((32, 28))]), torch.arange(3), rule=REFERENCE)
     assert len(box_picture(examples)) > 5000
+
+
+def test_a_strip_of_birds_has_green_true_and_dashed_red_boxes():
+    blue = torch.tensor([0.0, 0.0, 1.0])[:, None, None].expand(-1, 40, 40)
+    box = torch.tensor([4.0, 8, 16, 20]), torch.tensor([[10.0, 10, 20, 25]])
+    content = birds_strip([blue, blue], [box[0], box[1][0]], [box[1], box[0][None]])
+    picture = Image.open(io.BytesIO(content))
+    assert picture.size == (2 * BIRD + GAP, BIRD)
+    edges = {}
+    for colour, place in ((TRUE_BIRD, 0), (RED, 0), (TRUE_BIRD, 1), (RED, 1)):
+        seen = near(content, colour)[:, place * (BIRD + GAP) : place * (BIRD + GAP) + BIRD]
+        rows, columns = seen.any(1).nonzero()[0], seen.any(0).nonzero()[0]
+        edges[colour, place] = [end * 40 / BIRD for end in (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)]
+    for (colour, place), found in edges.items():
+        x, y, wide, high = (box[0] if (colour == RED) == (place == 0) else box[1][0]).tolist()
+        assert found == pytest.approx([x, y, x + wide, y + high], abs=0.6)
+    side = near(content, RED)[:, round(4 * BIRD / 40)].sum()
+    assert 0 < side < 0.8 * 20 * BIRD / 40  # with gaps
+
+
+def test_panels_hold_every_strip_below_each_other():
+    strips = {name: written_png((90, 30), colour) for name, colour in (("no mixup", "#123456"), ("multi-mix, K = 5", "#654321"))}
+    content = birds_panels(strips)
+    pixels = numpy.array(Image.open(io.BytesIO(content)).convert("RGB"))
+    for place, colour in enumerate(("#123456", "#654321")):
+        top = GAP + place * (30 + GAP)
+        assert (pixels[top : top + 30, NAME : NAME + 90] == ImageColor.getrgb(colour)).all()
+        assert (pixels[top : top + 30, :NAME].min(2) < 100).any()  # its name
+    with pytest.raises(ValueError, match="at least 1 method"):
+        birds_panels({})
+
+
+def written_png(size, colour):
+    content = io.BytesIO()
+    Image.new("RGB", size, colour).save(content, "PNG")
+    return content.getvalue()

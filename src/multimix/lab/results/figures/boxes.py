@@ -124,7 +124,8 @@ def birds_panels(strips: Mapping[str, bytes]) -> bytes:
     for name, one in pictures.items():
         sheet.figimage(np.asarray(one), NAME, height - top - one.height)
         words: Any = {"ha": "right", "va": "center", "fontsize": 11, "color": INK, "parse_math": False}
-        sheet.text((NAME - 12) / width, 1 - (top + one.height / 2) / height, textwrap.fill(name, 20), **words)
+        folded = textwrap.fill(name.replace(" = ", "\u00a0=\u00a0"), 20)  # but not within K = 5
+        sheet.text((NAME - 12) / width, 1 - (top + one.height / 2) / height, folded, **words)
         top += one.height + GAP
     lines = [
         Line2D([], [], color=RED, lw=2, ls=DASHED, label="predicted box"),

@@ -33,6 +33,7 @@ def spiral_figure(folder: Path, scale: Scale) -> dict[str, bytes]:
     result = read_runs(settings, seeds=list(accuracy[ARMS[0].name]), out=folder)
     with one_thread():
         drawn = paper_figure(result)
+        drawn.set_figheight(6.3)  # room for the title
         set_title(drawn, f"Fig. 4: the noisy spiral, {SCALE_WORDS[scale]}", width=140, size=13)
         return save("figure-4", drawn, dpi=120)
 

@@ -1,0 +1,164 @@
+import csv
+import io
+
+import pytest
+import torch
+from PIL import Image
+
+from multimix.lab.cli import main
+from multimix.lab.commands.figure import figure
+from multimix.lab.evaluation.cache import Query, collect_runs, store_row
+from multimix.lab.look.paper_figures import four_interpolations
+from multimix.lab.look.pictures import cat, dog
+from multimix.lab.recipes import recipe
+from multimix.lab.results.evaluations import FIGURES, bird_strips
+from multimix.lab.results.figures.boxes import GAP, NAME
+from multimix.lab.results.paper import exhibit
+from multimix.lab.storage import append_row
+from multimix.lab.studies.spiral.figures import paper_figure
+from multimix.lab.studies.spiral.finished import read_demo
+from multimix.lab.studies.spiral.page import write_report
+from multimix.lab.studies.spiral.runs import run_demo
+from result_rows import result_row
+
+RESNEXT, IMAGENET = recipe("cifar100_resnext29_4_24"), recipe("imagenet")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, so that no finished runs are found by accident."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def add_run(out, own, arm, k, seed, scale="small", **more):
+    row = result_row(own, arm, k, seed, [50.0, 40.0 - k + seed], scale=scale, weights=f"{arm}{k}{seed}", **more)
+    folder = f"{own.name}/{scale}/{arm}-{k}-{seed}"
+    append_row(out / "results.jsonl", row | {"folder": folder})
+    return out / folder
+
+
+@pytest.fixture
+def runs(here):
+    for arm, k in (("none", 1), ("cutmix", 1), ("cutmix", 5), ("puzzlemix", 1), ("puzzlemix", 5)):
+        for seed in range(2):
+            place = add_run(here / "runs", RESNEXT, arm, k, seed)
+            if (arm, k) == ("puzzlemix", 1):
+                numbers = {"increase_1": 0.0, "increase_3": 90.0 + seed, "increase_5": 170.0 + seed}
+                store_row(place, Query("training_time", "last", f"{arm}{k}{seed}", {}), numbers=numbers, result={})
+    return here / "runs"
+
+
+@pytest.mark.parametrize(("number", "value"), [("6", "35.50"), ("7", "90.5"), ("8", "0.5")])
+def test_a_figure_is_drawn_and_its_numbers_are_printed(runs, here, capsys, number, value):
+    figure(number, runs=(runs,), out=here / "figures")
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f"Fig. {number}: what the paper claims" in said.out
+    assert value in said.out
+    names = [f"figure-{number}.{ending}" for ending in ("png", "svg", "md", "csv", "html")]
+    assert [line for line in said.out.splitlines() if line.startswith("wrote")] == [
+        f"wrote {here / 'figures' / name}" for name in names
+    ]
+    assert sorted(path.name for path in (here / "figures").iterdir()) == sorted(names)
+    page = (here / "figures" / names[-1]).read_text()
+    assert page.count("data:image/png") == 1
+    assert "not seen" in page or "too few runs" in page
+    assert list(csv.DictReader(io.StringIO((here / "figures" / f"figure-{number}.csv").read_text())))
+
+
+def test_without_runs_the_papers_numbers_are_printed_and_nothing_is_written(here, capsys):
+    figure("6")
+    said = capsys.readouterr()
+    assert "21.84" in said.out
+    assert said.err == "Fig. 6 has nothing to draw yet; the notes above say what is missing\n"
+    assert list(here.iterdir()) == []
+
+
+def test_without_a_number_figures_are_listed(runs, capsys):
+    figure(runs=(runs,))
+    said = capsys.readouterr().out
+    assert [word for word in ("Fig. 2", "Fig. 5", "Fig. 8") if word in said] == ["Fig. 2", "Fig. 5", "Fig. 8"]
+    assert "Table" not in said.partition("\n")[2]
+
+
+def test_two_pictures_are_taken_in_their_order(here, capsys):
+    for name, picture in (("a.png", dog(256)), ("b.png", cat(256))):
+        Image.fromarray((picture * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()).save(here / name)
+    assert main(["figure", "3", "a.png", "b.png"]) == 0
+    assert capsys.readouterr().out == "wrote multimix-figures/figure-3.png\n"
+    assert (here / "multimix-figures" / "figure-3.png").read_bytes() == four_interpolations(dog(256), cat(256))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["1"], "the paper has no figure '1' with results"),
+        (["spirl"], "did you mean"),
+        (["3", "a.png"], "a figure of pictures needs two of them, or none for the two that come with multimix"),
+        (["3", "a.png", "b.png"], "there is no picture 'a.png'"),
+        (["6", "a.png", "b.png"], "Fig. 6 is not made of two pictures, as Fig. 2 and 3 are: leave out 'a.png'"),
+        (["4"], "Fig. 4 shows what multimix demo has trained, and 'multimix-demo' has nothing of it: run multimix demo first"),
+        (["5"], "Fig. 5 has nothing to show yet: multimix evaluate RUNS --on transfer draws the birds of a run"),
+        (["6", "--runs", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(here, capsys, words, sentence):
+    assert main(["figure", *words]) == 2
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert not (here / "multimix-figures").exists()
+
+
+def test_the_spiral_is_drawn_from_the_demo(here, capsys, monkeypatch):
+    monkeypatch.setattr("multimix.lab.studies.spiral.runs.QUICK_EPOCHS", 3)
+    result = run_demo(seeds=2, quick=True, out=here / "demo", note=lambda words: None)
+    write_report(result, here / "demo", "spiral-quick")
+    figure("4", demo=here / "demo", out=here / "figures")
+    said = capsys.readouterr().out
+    assert [word for word in ("90.67", "94.17", "97.50", "manifold mixup above no mixup") if word not in said] == []
+    with Image.open(here / "figures" / "figure-4.png") as drawn:
+        assert drawn.width > 2.5 * drawn.height
+    assert (here / "figures" / "figure-4.svg").exists()
+    first, *others = paper_figure(result).axes
+    assert first.get_title() == "training: 400 points, 80 labels flipped"
+    for axes, (arm, accuracies) in zip(others, read_demo(here / "demo")["smoke"].accuracy.items(), strict=True):
+        lower = sorted((value, seed) for seed, value in accuracies.items())[0]  # the median of two
+        assert f"(seed {lower[1]}): {lower[0]:.2f} %" in axes.get_title(), arm
+
+
+def strip(colour):
+    content = io.BytesIO()
+    Image.new("RGB", (60, 20), colour).save(content, "PNG")
+    return content.getvalue()
+
+
+def add_birds(out, arm, k, seed, colour):
+    place = add_run(out, IMAGENET, arm, k, seed)
+    if colour is not None:
+        store_row(place, Query("transfer", "last", f"{arm}{k}{seed}", {}), numbers={"error_1": 1.0}, result={})
+        (place / "evaluation" / "transfer").mkdir(parents=True)
+        (place / "evaluation" / "transfer" / "birds.png").write_bytes(strip(colour))
+    return place
+
+
+def test_birds_are_those_of_the_first_seed_of_every_method(here):
+    out = here / "runs"
+    add_birds(out, "puzzlemix", 5, 0, "#0000ff")
+    add_birds(out, "none", 1, 1, "#00ff00")
+    add_birds(out, "none", 1, 0, "#ff0000")
+    add_birds(out, "cutmix", 1, 0, None)
+    stale = add_birds(out, "mixup", 1, 0, "#000000")
+    (stale / "evaluations.jsonl").unlink()  # as if it were of weights that the run no longer has
+    strips = bird_strips(exhibit("figure", "5"), "small", collect_runs([out]))
+    assert strips == {"no mixup": strip("#ff0000"), "multi-mix (puzzle, K = 5)": strip("#0000ff")}
+    figure("5", runs=(out,), out=here / "figures")
+    with Image.open(here / "figures" / "figure-5.png") as drawn:
+        assert drawn.getpixel((NAME + 5, GAP + 5)) == (255, 0, 0, 255)
+        assert drawn.getpixel((NAME + 5, 2 * GAP + 25)) == (0, 0, 255, 255)
+
+
+def test_a_transfer_without_examples_has_no_birds():
+    assert FIGURES["transfer"](None, object()) == {}
