@@ -132,9 +132,10 @@ def _notes_on_runs(table: Exhibit, wholes: Mapping[str, Aggregate]) -> Iterator[
         if changed:
             why = f"{_labels(changed)}: {join_settings(changed[0].changed, 2)}"
             yield f"left out of {name}, since settings are not the recipe's: {_runs(changed)} ({why})"
-        others = [line for line in whole.lines if line.runs and (line.arm, line.k) not in keys]
+        shown = {training for one in EXHIBITS for training in one.trainings}
+        others = [line for line in whole.lines if line.runs and (name, line.arm, line.k) not in shown]
         if others:
-            yield f"{name} has {_runs(others)} without a row in the paper's table ({_labels(others)}): multimix report shows them"
+            yield f"{name} has {_runs(others)} that the paper does not show ({_labels(others)}): multimix report has them"
         for note in whole.notes:
             if not note.startswith(CHANGED) and (timed or not note.startswith("seconds ")):
                 yield f"{name}: {note}"
@@ -292,9 +293,9 @@ def page(filled: FilledTable, figures: Mapping[str, bytes] = {}) -> str:
 
 def page_parts(filled: FilledTable) -> list[str]:
     """The table for a page: one measurement at a time has room there without scrolling, and its name for a heading."""
-    made: list[str] = []
-    shown = tables(filled, 1)
-    for table, column in zip([one for one in shown if one.heads[0] == "method"], filled.paper.columns, strict=True):
+    made = [verdict_table(filled.judged, "", None).html()[0]] if filled.paper.kind == "figure" else []
+    shown = [table for table in tables(filled, 1) if table.heads[0] == "method"]
+    for table, column in zip(shown, filled.paper.columns, strict=True):
         made += [subheading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
     return made
 
