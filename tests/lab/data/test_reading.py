@@ -1,10 +1,11 @@
 import os
+import random
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from multimix.lab.data import BadFile, Files
 from multimix.lab.data.reading import Format, find_bad, picture_size, read_all, read_array, read_picture, without_bad
@@ -178,3 +179,36 @@ def test_a_truncated_picture_is_named(tmp_path, write, ending):
     path.write_bytes(path.read_bytes()[:600])
     with pytest.raises(BadFile, match=r"^[^\n]*a\.(jpg|png) is an image that cannot be decoded: [^\n]*$"):
         read_picture(str(path))
+
+
+def test_formats_that_no_data_set_has_are_refused_without_being_tried(tmp_path, monkeypatch):
+    """An EPS file would start Ghostscript."""
+    started = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **options: started.append(given))
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(BadFile, match=r"^[^\n]*a.jpg is not an image in JPEG, PNG[^\n]*$"):
+        read_picture(str(path))
+    assert started == []
+
+
+def complaint(read, path):
+    """What is wrong with a file; empty if nothing is."""
+    try:
+        read(str(path))
+    except BadFile as error:
+        return str(error)
+    return ""
+
+
+def test_whatever_a_decoder_raises_is_one_sentence(tmp_path, write):
+    path = tmp_path / "a.png"
+    write.picture(path, 30, 30)
+    sound = path.read_bytes()
+    stream = random.Random(0)
+    for _ in range(300):
+        spoilt = bytearray(sound)
+        for _ in range(3):
+            spoilt[stream.randrange(len(spoilt))] = stream.randrange(256)
+        path.write_bytes(spoilt)
+        assert "\n" not in complaint(read_picture, path)

@@ -124,3 +124,26 @@ def test_missing_lists_and_empty_folders_are_named(tmp_path, write):
     (empty / "up").rmdir()
     with pytest.raises(BadFile, match="must hold one folder per class, it has none"):
         read_speech_commands(1, empty)
+
+
+def test_a_damaged_byte_anywhere_is_one_sentence(tmp_path, write):
+    """Some sizes make wave seek outside its chunk, which is a RuntimeError."""
+    path = tmp_path / "a.wav"
+    write.clip(path, noise(400))
+    sound = path.read_bytes()
+    sentences = []
+    for place in range(44):
+        for value in (0x00, 0x7F, 0xCE, 0xFF):
+            path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
+            sentences += [complaint(read, path) for read in (read_samples, clip_length)]
+    assert sum(map(bool, sentences)) > 50
+    assert not any("\n" in sentence for sentence in sentences)
+
+
+def complaint(read, path):
+    """What is wrong with a file; empty if nothing is."""
+    try:
+        read(str(path))
+    except BadFile as error:
+        return str(error)
+    return ""

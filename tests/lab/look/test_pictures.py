@@ -5,6 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
+from multimix.lab.cli import main
 from multimix.lab.look.pictures import cat, dog, read_picture, to_image
 
 GREEN, RED, BLUE = (0, 255, 0), (255, 0, 0), (0, 0, 255)
@@ -149,3 +150,8 @@ def test_what_cannot_be_read_is_one_sentence_with_the_name(tmp_path, make):
 def test_a_picture_survives_the_way_to_an_image_and_back(tmp_path):
     picture = cat(64)
     assert torch.equal(read_picture(saved(tmp_path, to_image(picture, 64)), 64), picture)
+
+
+def test_a_size_that_would_fill_the_memory_is_refused_before_anything_is_read(tmp_path, capsys):
+    assert main(["look", "--size", "100000", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "size must lie in 16 … 512 pixels, got 100000\n"

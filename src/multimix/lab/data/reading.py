@@ -25,6 +25,10 @@ CHUNK = 64
 ENDINGS = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
 
 
+# What data sets and cameras have. Pillow would try many others, and start Ghostscript for one of them.
+PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+
+
 class BadFile(ValueError):  # noqa: N818  what it is about, not that it is an error
     """One sentence: which file, and what is wrong with it."""
 
@@ -204,14 +208,16 @@ def _digest(files: Files, form: Format) -> str:
 def _open_picture(path: str) -> Iterator[Image.Image]:
     """The picture of a file; whatever the decoder raises becomes one sentence."""
     try:
-        with Image.open(path) as picture:
+        with Image.open(path, formats=PICTURE_FORMATS) as picture:
             yield picture
     except FileNotFoundError:
         raise BadFile(f"{path} is missing") from None
     except UnidentifiedImageError:
-        raise BadFile(f"{path} is not an image") from None
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        raise BadFile(f"{path} is an image that cannot be decoded: {error}") from None
+        raise BadFile(f"{path} is not an image in {', '.join(PICTURE_FORMATS)}") from None
+    except (BadFile, MemoryError):
+        raise
+    except Exception as error:  # on damaged files Pillow's decoders raise almost anything
+        raise BadFile(f"{path} is an image that cannot be decoded: {error}".replace("\n", " ")) from None
 
 
 def _resize(picture: Image.Image, short_side: int | None) -> Image.Image:

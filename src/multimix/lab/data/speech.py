@@ -111,7 +111,9 @@ def _opened(path: str) -> Iterator[wave.Wave_read]:
             yield clip
     except FileNotFoundError:
         raise BadFile(f"{path} is missing") from None
-    except (wave.Error, EOFError, OSError) as error:
+    except BadFile:
+        raise
+    except (wave.Error, EOFError, OSError, RuntimeError, ValueError) as error:  # a damaged size makes wave seek outside its chunk
         raise BadFile(f"{path} is no WAV file that can be read ({str(error) or 'it ends too early'})") from None
 
 

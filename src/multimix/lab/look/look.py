@@ -12,11 +12,10 @@ from ..storage import make_folder, write_atomically
 from .cases import LEFT_OUT, obstacle, train_ahead, words
 from .figure import Row, figure
 from .page import POSITIONS, Card, page
-from .pictures import read_picture
+from .pictures import SIZES, read_picture
 from .steps import ends, steps, takes_lam
 
 MOST_STEPS = 40
-SIZES = (16, 512)
 
 
 def write_look(

@@ -8,7 +8,9 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from ..data.reading import to_tensor
+from ..data.reading import PICTURE_FORMATS, to_tensor
+
+SIZES = (16, 512)
 
 
 def cat(size: int = 256) -> Tensor:
@@ -23,8 +25,10 @@ def dog(size: int = 256) -> Tensor:
 
 def read_picture(path: str | Path, size: int) -> Tensor:
     """``[3, size, size]`` in 0 … 1: the middle square of an image file, upright, transparent parts over white."""
+    if size > SIZES[1]:  # before anything is read: it might not fit into the memory
+        raise ValueError(f"size must lie in {SIZES[0]} … {SIZES[1]} pixels, got {size}")
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=PICTURE_FORMATS) as file:
             upright = ImageOps.exif_transpose(file)
             side = min(upright.size)
             left, top = (upright.width - side) // 2, (upright.height - side) // 2
@@ -60,5 +64,5 @@ def _over_white(image: Image.Image) -> Image.Image:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "not an image, or a kind Pillow does not know"
+        return f"not an image in {', '.join(PICTURE_FORMATS)}"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
