@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import DataFolder, data_folder, option
+from .options import DataFolder, Trust, data_folder, option
 
 
 def evaluate(
@@ -49,6 +49,7 @@ def evaluate(
     device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="what is there")] = None,
     out: Annotated[Path, option("Where findings on networks that are no runs go.", "FOLDER")] = Path("multimix-evaluations"),
     again: Annotated[bool, option("Measure anew what was measured before.")] = False,
+    trust: Trust = (),
 ) -> None:
     """What trained networks are worth: errors, calibration, localisation, robustness, transfer, gradients and time.
 
@@ -80,5 +81,6 @@ def evaluate(
         reading=Reading(batch, workers),
         device=device,
         again=again,
+        trust=trust,
     )
     show_evaluations(on, done, failed)

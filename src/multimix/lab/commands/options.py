@@ -30,6 +30,10 @@ FollowName = Annotated[
     Literal["text", "code"], option("Which is right where the paper's text and the code of its authors and baselines differ.")
 ]
 RunFolders = Annotated[tuple[Path, ...], option("Folders of results or of runs.", "FOLDER …", default=f"{RUNS}, if it is there")]
+Trust = Annotated[
+    tuple[str, ...],
+    option("Import paths of networks that the folders of runs may name; their code is run.", "PACKAGE:CLASS …", default="none"),
+]
 Changes = Annotated[
     tuple[str, ...],
     tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from .options import DATA_VARIABLE, data_folder, option
+from .options import DATA_VARIABLE, Trust, data_folder, option
 
 
 def report(
@@ -16,6 +16,7 @@ def report(
         option("Where the data sets are, for pictures of mixed samples.", "FOLDER", default=f"${DATA_VARIABLE}, or data"),
     ] = None,
     samples: Annotated[bool, option("Draw the samples that the first update of each run has mixed.")] = True,
+    trust: Trust = (),
 ) -> None:
     """One self-contained page per study: what shows, tables, curves, calibration, boxes, mixed samples, settings.
 
@@ -29,6 +30,6 @@ def report(
     from ..results.report import write_reports
     from ..terminal import bar, tell
 
-    found = write_reports(runs, out=out, data=data_folder(data) if samples else None, progress=bar("Reporting"))
+    found = write_reports(runs, out=out, data=data_folder(data) if samples else None, progress=bar("Reporting"), trust=trust)
     for written in found:
         tell(written.page, f"Its {len(written.figures)} figures are in {written.page.with_suffix('')}.")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .options import DATA_VARIABLE, data_folder, option
+from .options import DATA_VARIABLE, Trust, data_folder, option
 
 
 def transfer(
@@ -22,6 +22,7 @@ def transfer(
     workers: Annotated[int, option("Processes that read pictures.", "N")] = 0,
     device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="what is there")] = None,
     again: Annotated[bool, option("Do anew what was done before.")] = False,
+    trust: Trust = (),
 ) -> None:
     """Train the last block and a new head on CUB-200-2011, and measure classes and boxes after every epoch or step.
 
@@ -49,5 +50,6 @@ def transfer(
         reading=Reading(batch, workers),
         device=device,
         again=again,
+        trust=trust,
     )
     show_evaluations(("transfer",), done, failed)

@@ -1,6 +1,6 @@
 """Every measure on every run or network: what is stored already is found, the rest is measured and stored beside the run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -45,10 +45,12 @@ def evaluate_places(
     reading: Reading = READING,
     device: str | None = None,
     again: bool = False,
+    trust: Collection[str] = (),
 ) -> tuple[list[Evaluated], list[str]]:
     """The measures ``on`` of all runs and networks in ``places``, and a sentence for everything that could not be measured.
 
     Of ``options`` every measure takes its own. ``draw`` makes the pictures. With ``again`` what is stored is measured anew.
+    ``trust`` are import paths of networks that the folders of runs may name.
     """
     for name in on:
         measure_named(name)
@@ -58,7 +60,7 @@ def evaluate_places(
     failed: list[str] = []
     for place in places:
         try:
-            subjects = _subjects(place, data, samples, view, out, device)
+            subjects = _subjects(place, data, samples, view, out, device, trust)
         except (ValueError, OSError) as error:
             failed.append(str(error))
             continue
@@ -135,7 +137,7 @@ def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subjects(
-    place: str, data: Path, samples: Samples, view: View, out: Path, device: str | None
+    place: str, data: Path, samples: Samples, view: View, out: Path, device: str | None, trust: Collection[str]
 ) -> dict[Path, Callable[[Which], Subject]]:
     """For every run or network its folder, and how to get it with its last or best weights."""
     if ":" in place and not Path(place).exists():
@@ -149,11 +151,11 @@ def _subjects(
         runs = [Path(place)]
     if not runs:
         raise ValueError(f"{place} has no finished runs")
-    return {run: cache(partial(_load, run, data, samples, device)) for run in runs}
+    return {run: cache(partial(_load, run, data, samples, device, trust)) for run in runs}
 
 
-def _load(run: Path, data: Path, samples: Samples, device: str | None, which: Which) -> Subject:
-    subject = run_subject(run, data, checkpoint=which, samples=samples, device=device)
+def _load(run: Path, data: Path, samples: Samples, device: str | None, trust: Collection[str], which: Which) -> Subject:
+    subject = run_subject(run, data, checkpoint=which, samples=samples, device=device, trust=trust)
     if subject.settings is not None and subject.settings.running.threads is not None:
         torch.set_num_threads(subject.settings.running.threads)  # as it was trained; times depend on it
     return subject

@@ -1,7 +1,7 @@
 """What is measured: a network and the samples it is measured on, from the folder of a run or from any code that makes one."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -119,14 +119,20 @@ class Subject:
 
 
 def run_subject(
-    run: str | Path, data: str | Path, *, checkpoint: Which = "last", samples: Samples | None = None, device: str | None = None
+    run: str | Path,
+    data: str | Path,
+    *,
+    checkpoint: Which = "last",
+    samples: Samples | None = None,
+    device: str | None = None,
+    trust: Collection[str] = (),
 ) -> Subject:
     """The network of the run in the folder ``run``, on the samples it was measured on, or on others.
 
-    ``data`` is the folder of the data sets.
+    ``data`` is the folder of the data sets. ``trust`` are import paths that the folder may name.
     """
     run, data, samples = Path(run), Path(data), samples or Samples()
-    loaded = load_run(run, checkpoint)
+    loaded = load_run(run, checkpoint, trust)
     settings, about = loaded.settings, loaded.about
     own = replace(settings.data, name=samples.data_set or settings.data.name)
     foreign = own.name != settings.data.name

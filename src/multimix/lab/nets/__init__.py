@@ -43,6 +43,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 }
 OF_POINTS = ("pointnet",)  # these take clouds [B, N, 3], all others images
 
+OWN_NETWORKS = "multimix.lab.nets."  # import paths of our own that every run may name
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
@@ -84,6 +85,8 @@ def network_from_path(path: str, options: Mapping[str, Any] = {}, num_classes: i
         hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
         raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
     factory: Any = getattr(module, name, None)
+    if path.startswith(OWN_NETWORKS) and not (isinstance(factory, type) and issubclass(factory, nn.Module)):
+        raise ValueError(f"{path} must be a network class")  # such paths are followed without being asked
     if not callable(factory) or isinstance(factory, nn.Module):
         names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
         raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")

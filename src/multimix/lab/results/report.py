@@ -1,6 +1,6 @@
 """One page per study of finished runs (a recipe at a scale), and its figures as files."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +56,12 @@ def write_reports(
     data: str | Path | None,
     recipes: Mapping[str, Recipe] = RECIPES,
     progress: Callable[[Sequence[Aggregate]], Iterable[Aggregate]] = iter,
+    trust: Collection[str] = (),
 ) -> list[Report]:
-    """A page for every recipe and scale among the finished runs in ``places``; ``data`` None leaves mixed samples out."""
+    """A page for every recipe and scale among the finished runs in ``places``; ``data`` None leaves mixed samples out.
+
+    ``trust`` are import paths of networks that the folders of runs may name.
+    """
     if not places:
         raise ValueError("report needs the folder of results or of a run, such as multimix-runs")
     rows = collect_runs(places, note)
@@ -66,7 +70,7 @@ def write_reports(
     command = " ".join(["multimix report", *(Path(place).name or str(place) for place in places)])
     written = []
     for whole in progress(studies(rows, recipes)):
-        html, figures = _page(whole, rows, places, None if data is None else Path(data), command)
+        html, figures = _page(whole, rows, places, None if data is None else Path(data), command, trust)
         name = f"{whole.recipe.name}-{whole.scale}"
         (page,) = write_files(Path(out), {f"{name}.html": html.encode()})
         written.append(Report(page, write_files(Path(out) / name, figures)))
@@ -74,7 +78,7 @@ def write_reports(
 
 
 def _page(
-    whole: Aggregate, rows: Rows, places: Sequence[str | Path], data: Path | None, command: str
+    whole: Aggregate, rows: Rows, places: Sequence[str | Path], data: Path | None, command: str, trust: Collection[str]
 ) -> tuple[str, dict[str, bytes]]:
     """The whole report, and the figures in it as files by name."""
     cost_tables, cost_figures = _costs(whole, rows, places)
@@ -82,7 +86,7 @@ def _page(
     if any(name.endswith("-k.png") for name in cost_figures):  # the same, with all budgets
         curves = {name: content for name, content in curves.items() if not name.startswith("k.")}
     diagrams = _reliability(whole)
-    samples = [] if data is None else _samples(whole, data)
+    samples = [] if data is None else _samples(whole, data, trust)
     parts = [
         heading("What shows and what does not"),
         *(paragraph(sentence, finding=True) for sentence in findings(whole)),
@@ -210,14 +214,14 @@ def _boxes(whole: Aggregate) -> list[str]:
     return [heading("Boxes"), *parts] if parts else []
 
 
-def _samples(whole: Aggregate, data: Path) -> list[tuple[str, bytes]]:
+def _samples(whole: Aggregate, data: Path, trust: Collection[str]) -> list[tuple[str, bytes]]:
     """Pictures of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
     found = []
     missing: dict[str, list[str]] = {}
     for line in whole.trained:
         (seed, run), words = next(iter(line.runs.items())), whole.label(line)
         try:
-            subject = run_subject(run.row["place"], data)
+            subject = run_subject(run.row["place"], data, trust=trust)
             train = subject.parts().train
             if subject.settings is None or train is None:
                 raise ValueError(f"training data are not in {data}")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ...methods import Method
+from ..nets import OWN_NETWORKS
 from ..recipes.serialise import rebuild
 from ..recipes.settings import Settings
 from ..storage import make_folder, write_atomically
@@ -169,8 +170,12 @@ class LoadedRun(NamedTuple):
     about: dict[str, Any]
 
 
-def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
-    """The network of a run, with the weights of its newest checkpoint or of its best epoch."""
+def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] = ()) -> LoadedRun:
+    """The network of a run, with the weights of its newest checkpoint or of its best epoch.
+
+    A folder that somebody sent must be safe to look at: an import path in it is followed only if it is one of ``trust``, or a
+    network class of multimix itself.
+    """
     folder = Path(folder)
     try:
         said = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -185,6 +190,7 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     if not found or not found[-1].exists():
         raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
     checkpoint = read_checkpoint(found[-1])
+    check_trusted(settings.network.name, trust, folder)
     network = settings.network.built(len(classes), channels)
     one = torch.zeros(1, channels, *settings.data.entry().size[1:])
     try:
@@ -198,6 +204,15 @@ def load_run(folder: str | Path, which: Which = "last") -> LoadedRun:
     return LoadedRun(
         network.eval(), method, classes, settings, {**about, "checkpoint": found[-1].name, "file": checkpoint_sum(found[-1])}
     )
+
+
+def check_trusted(network: str, trust: Collection[str], folder: Path) -> None:
+    """Raise ValueError for an import path that a run's folder names and the user does not; nothing of it is imported."""
+    if ":" in network and network not in trust and not network.startswith(OWN_NETWORKS):
+        raise ValueError(
+            f"the run {folder.name} has a network by import path, {network}, and loading it would run that code: "
+            f"add --trust {network} if you know it"
+        )
 
 
 def weights_digest(network: nn.Module) -> str:

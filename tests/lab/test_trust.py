@@ -1,0 +1,78 @@
+"""The folder of a run that somebody sent is safe to look at: nothing in it runs code."""
+
+import json
+import sys
+
+import pytest
+
+from multimix.lab.cli import main
+from multimix.lab.nets import network
+from multimix.lab.training.checkpoint import SETTINGS, load_run
+
+ARMED = """
+from pathlib import Path
+from torch import nn
+
+Path(__file__).with_name("ran").touch()
+
+
+class Net(nn.Linear):
+    def __init__(self, num_classes=10):
+        super().__init__(64, num_classes)
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run whose settings were changed: they name a network that leaves a trace when it is imported."""
+    (tmp_path / "armed.py").write_text(ARMED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "armed", raising=False)
+    out = tmp_path / "runs"
+    assert (
+        main(["train", "digits_smallnet", "--scale", "smoke", "--method", "none", "--out", str(out), "--running.device", "cpu"])
+        == 0
+    )
+    (folder,) = (out / "digits_smallnet" / "smoke").glob("none-*")
+    return folder
+
+
+def rename(folder, name, options=()):
+    said = json.loads((folder / SETTINGS).read_text())
+    said["settings"] |= {"network.name": name, "network.options": list(options)}
+    (folder / SETTINGS).write_text(json.dumps(said))
+
+
+def test_a_network_of_our_own_needs_no_trust(run):
+    assert load_run(run).settings.network.name == "multimix.lab.nets.smallnet:SmallNet"
+
+
+@pytest.mark.parametrize("command", [["evaluate", "--on", "error"], ["transfer"]])
+def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys, command):
+    rename(run, "armed:Net")
+    name, *rest = command
+    assert main([name, str(run), *rest, "--data", str(tmp_path)]) == 2
+    assert "add --trust armed:Net if you know it" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_report_of_it_runs_nothing(run, tmp_path, capsys):
+    rename(run, "os:system", ["command=touch ran"])
+    main(["report", str(run.parents[2]), "--out", str(tmp_path / "report"), "--data", str(tmp_path)])
+    assert "--trust os:system" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_trusted_by_name_is_loaded(run, tmp_path):
+    rename(run, "armed:Net")
+    with pytest.raises(ValueError, match="do not fit the network armed:Net"):  # it is another network than was trained
+        load_run(run, trust=["armed:Net"])
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["multimix.lab.nets.smallnet:nn", "multimix.lab.nets.resnet:partial", "multimix.lab.nets.vgg:vgg11"]
+)
+def test_only_classes_of_our_own_networks_are_free(path):
+    with pytest.raises(ValueError, match="must be a network class"):
+        network(path, 10)
