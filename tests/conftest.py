@@ -1,5 +1,10 @@
 """One thread per test process: two are slower for work this small, and results must not depend on it."""
 
+import os
+
 import torch
 
 torch.set_num_threads(1)
+
+# Networks of the tests, whose runs are evaluated in many of them; tests/lab/test_trust.py is about those that are not named.
+os.environ["MULTIMIX_TRUST"] = "trial:DropNet trial:PlainNet trial:Nothing tree:TreeNet"

@@ -7,7 +7,8 @@ import pytest
 
 from multimix.lab.cli import main
 from multimix.lab.nets import network
-from multimix.lab.training.checkpoint import SETTINGS, load_run
+from multimix.lab.recipes.settings import settings_digest
+from multimix.lab.training.checkpoint import SETTINGS, Checkpoint, _write, checkpoints, load_run, read_checkpoint
 
 ARMED = """
 from pathlib import Path
@@ -40,7 +41,11 @@ def run(tmp_path, monkeypatch):
 def rename(folder, name, options=()):
     said = json.loads((folder / SETTINGS).read_text())
     said["settings"] |= {"network.name": name, "network.options": list(options)}
+    said["digest"] = settings_digest(said["settings"])  # as somebody who means harm would
     (folder / SETTINGS).write_text(json.dumps(said))
+    path = checkpoints(folder)[-1]
+    tensors, values = read_checkpoint(path)
+    _write(path, Checkpoint(tensors, {**values, "settings": said["digest"]}))
 
 
 def test_a_network_of_our_own_needs_no_trust(run):
@@ -52,7 +57,7 @@ def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys
     rename(run, "armed:Net")
     name, *rest = command
     assert main([name, str(run), *rest, "--data", str(tmp_path)]) == 2
-    assert "add --trust armed:Net if you know it" in capsys.readouterr().err
+    assert "add --trust armed:Net if you know it (or set MULTIMIX_TRUST)" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
 
 
@@ -63,8 +68,12 @@ def test_a_report_of_it_runs_nothing(run, tmp_path, capsys):
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_trusted_by_name_is_loaded(run, tmp_path):
+def test_what_is_trusted_by_name_is_loaded(run, tmp_path, monkeypatch):
     rename(run, "armed:Net")
+    monkeypatch.setenv("MULTIMIX_TRUST", "other:Net")
+    with pytest.raises(ValueError, match="add --trust"):
+        load_run(run, trust=["armed:Other"])
+    assert not (tmp_path / "ran").exists()
     with pytest.raises(ValueError, match="do not fit the network armed:Net"):  # it is another network than was trained
         load_run(run, trust=["armed:Net"])
     assert (tmp_path / "ran").exists()
@@ -76,3 +85,18 @@ def test_what_is_trusted_by_name_is_loaded(run, tmp_path):
 def test_only_classes_of_our_own_networks_are_free(path):
     with pytest.raises(ValueError, match="must be a network class"):
         network(path, 10)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("data.subset_seed", 1), ("data.name", "fashion_mnist"), ("optimizer.momentum", 0.8)]
+)
+def test_settings_that_were_changed_are_not_believed(run, field, value):
+    said = json.loads((run / SETTINGS).read_text())
+    said["settings"][field] = value
+    (run / SETTINGS).write_text(json.dumps(said))
+    with pytest.raises(ValueError, match="is damaged or was changed: its settings do not have the digest"):
+        load_run(run)
+    said["digest"] = settings_digest(said["settings"])
+    (run / SETTINGS).write_text(json.dumps(said))
+    with pytest.raises(ValueError, match="was written with other settings than settings.json says"):
+        load_run(run)

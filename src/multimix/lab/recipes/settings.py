@@ -3,7 +3,7 @@
 import ast
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -297,8 +297,12 @@ class Settings:
 
     def digest(self) -> str:
         """A word for everything that decides the result."""
-        decisive = {name: value for name, value in describe(self).items() if not name.startswith(MACHINE_FIELDS)}
-        return digest(decisive)[:10]
+        return settings_digest(describe(self))
+
+
+def settings_digest(described: Mapping[str, Any]) -> str:
+    """The word for settings as ``describe`` writes them."""
+    return digest({name: value for name, value in described.items() if not name.startswith(MACHINE_FIELDS)})[:10]
 
 
 def _check_ascending(name: str, values: Sequence[float], ties: bool = False) -> None:

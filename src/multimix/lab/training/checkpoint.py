@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...methods import Method
 from ..nets import OWN_NETWORKS
 from ..recipes.serialise import rebuild
-from ..recipes.settings import Settings
+from ..recipes.settings import Settings, settings_digest
 from ..storage import make_folder, write_atomically
 
 FORMAT = "multimix checkpoint 1"
@@ -23,6 +23,7 @@ KEPT = 2
 BEST = "best.checkpoint"
 SETTINGS = "settings.json"
 Which = Literal["last", "best"]
+TRUST_VARIABLE = "MULTIMIX_TRUST"
 
 
 class Checkpoint(NamedTuple):
@@ -182,14 +183,20 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
         settings, classes = rebuild(Settings, said["settings"]), tuple(said["classes"])
         channels = int(said["channels"])
         about = {name: said[name] for name in ("recipe", "scale", "arm", "k", "seed", "digest")}
+        stored = str(about["digest"]).partition("-")[0]  # without the number of processes
+        sound = settings_digest(said["settings"]) == stored
     except FileNotFoundError:
         raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{folder / SETTINGS} is damaged ({type(error).__name__}: {error})") from None
+    if not sound:
+        raise ValueError(f"{folder / SETTINGS} is damaged or was changed: its settings do not have the digest {stored}")
     found = checkpoints(folder) if which == "last" else [folder / BEST]
     if not found or not found[-1].exists():
         raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
     checkpoint = read_checkpoint(found[-1])
+    if checkpoint.values.get("settings", stored) != stored:  # the best epoch does not say
+        raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({stored})")
     check_trusted(settings.network.name, trust, folder)
     network = settings.network.built(len(classes), channels)
     one = torch.zeros(1, channels, *settings.data.entry().size[1:])
@@ -207,11 +214,15 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
 
 
 def check_trusted(network: str, trust: Collection[str], folder: Path) -> None:
-    """Raise ValueError for an import path that a run's folder names and the user does not; nothing of it is imported."""
-    if ":" in network and network not in trust and not network.startswith(OWN_NETWORKS):
+    """Raise ValueError for an import path that a run's folder names and the user does not; nothing of it is imported.
+
+    The user names it by ``trust``, or for good in the environment variable MULTIMIX_TRUST.
+    """
+    trusted = {*trust, *os.environ.get(TRUST_VARIABLE, "").split()}
+    if ":" in network and network not in trusted and not network.startswith(OWN_NETWORKS):
         raise ValueError(
             f"the run {folder.name} has a network by import path, {network}, and loading it would run that code: "
-            f"add --trust {network} if you know it"
+            f"add --trust {network} if you know it (or set {TRUST_VARIABLE})"
         )
 
 
