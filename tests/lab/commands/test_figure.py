@@ -166,6 +166,14 @@ def test_birds_are_those_of_the_first_seed_of_every_method(here):
         assert drawn.getpixel((NAME + 5, 2 * GAP + 25)) == (0, 0, 255, 255)
 
 
+def test_why_birds_are_left_out_is_said(here, capsys):
+    add_run(here / "runs", IMAGENET, "none", 1, 0, general={"batch": 7})
+    assert main(["figure", "5", "--runs", "runs"]) == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("left out of imagenet, since settings are not the recipe's: 1 run (none: ")
+    assert last.startswith("Fig. 5 has nothing to show yet")
+
+
 def test_birds_are_drawn_as_the_network_sees_them(tmp_path, monkeypatch):
     colours = ["#2020c0", "#c0c020", "#c020c0", "#20c0c0"]
     bodies = [[[10, 5, 10, 20]], [[1, 1, 5, 5]], [[0, 0, 9, 9]], [[20, 5, 20, 30]]]
