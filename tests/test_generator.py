@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import multimix as mm
-from multimix.sampling import resolved, seeded
+from multimix.sampling import seeded
 
 
 class ElsewhereGenerator:
@@ -21,26 +21,73 @@ def test_a_number_is_no_generator():
         mm.InputMixup().plan(torch.zeros(2, 1), generator=3)
 
 
-def test_manual_seed_makes_a_run_repeatable_without_being_moved():
+def test_manual_seed_rewinds_the_draws_also_later_in_the_process():
     def draws(seed):
         torch.manual_seed(seed)
-        state = torch.get_rng_state()
-        lam = [float(mm.sample_path(1, 1.0)) for _ in range(3)]
-        assert torch.equal(torch.get_rng_state(), state)
-        return lam
+        return [float(mm.sample_path(1, 1.0)) for _ in range(3)]
 
-    first, other, again = draws(1), draws(2), draws(1)
+    first, again, other = draws(1), draws(1), draws(2)
     assert first == again
     assert len({*first, *other}) == 6
 
 
-def test_the_global_stream_has_no_influence():
-    torch.manual_seed(3)
-    resolved(None).manual_seed(0)
-    first = float(mm.sample_path(1, 1.0))
-    resolved(None).manual_seed(0)
-    torch.rand(17)
-    assert float(mm.sample_path(1, 1.0)) == first
+@pytest.mark.parametrize("seed", [None, 0])
+def test_reseeding_gives_a_mix_the_same_pairs_unless_it_has_a_seed_of_its_own(seed):
+    mix, x, y = mm.Mix(mm.CutMix(k=2), 6, seed=seed), torch.rand(6, 1, 8, 8), torch.arange(6)
+
+    def mixed():
+        torch.manual_seed(0)
+        return mix(x, y)[0]
+
+    assert torch.equal(mixed(), mixed()) == (seed is None)
+
+
+def test_a_call_moves_torchs_stream_by_one_number_whatever_it_draws_and_not_at_all_with_a_generator():
+    x = torch.zeros(8, 1, 9, 9)
+
+    def after(call):
+        torch.manual_seed(3)
+        call()
+        return float(torch.rand(()))
+
+    one = after(lambda: mm.random_partner(4))
+    assert one != after(lambda: None)
+    for method in (mm.CutMix(), mm.FMix(k=5, per_pair=True), mm.OneOf((mm.InputMixup(k=3, p=0.5), mm.CutMix()))):
+        assert after(lambda: method.plan(x)) == one  # noqa: B023
+        assert after(lambda: method.plan(x, generator=seeded(1))) == after(lambda: None)  # noqa: B023
+
+
+def test_ranks_that_are_seeded_alike_draw_differently_and_stay_alike_in_torchs_stream(monkeypatch):
+    def draws(rank):
+        monkeypatch.setenv("RANK", str(rank))
+        torch.manual_seed(0)
+        return float(mm.sample_path(1, 1.0)), float(torch.rand(()))
+
+    first, second = draws(0), draws(1)
+    assert first[0] != second[0]
+    assert first[1] == second[1]
+
+
+def test_the_state_of_the_default_stream_can_be_saved_and_restored(tmp_path):
+    x = torch.zeros(8, 1, 9, 9)
+    torch.save(mm.random_state(), tmp_path / "state.pt")
+    first = mm.FMix(k=3).plan(x)
+    mm.FMix(k=3).plan(x)
+    mm.set_random_state(torch.load(tmp_path / "state.pt", weights_only=True))
+    again = mm.FMix(k=3).plan(x)
+    assert torch.equal(first.mask, again.mask)
+    assert torch.equal(first.partner, again.partner)
+    with pytest.raises(ValueError, match=r"must be what multimix.random_state\(\) returned, got int"):
+        mm.set_random_state(3)
+
+
+def test_a_mix_without_a_seed_resumes_by_its_own_state():
+    mix, x, y = mm.Mix(mm.CutMix(), 6), torch.rand(6, 1, 8, 8), torch.arange(6)
+    state = mix.state_dict()
+    assert torch.equal(state["generator"], mm.random_state()), "asking for the state draws nothing"
+    first = mix(x, y)[0]
+    mix.load_state_dict(state)
+    assert torch.equal(mix(x, y)[0], first)
 
 
 def test_near_seeds_give_unrelated_streams():

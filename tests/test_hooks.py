@@ -1,6 +1,8 @@
 """Hidden layers by name: right, or refused in one sentence; hooks never left behind."""
 
+import copy
 import gc
+import io
 import threading
 import weakref
 
@@ -182,6 +184,29 @@ def test_mix_points_do_not_keep_the_model_alive_and_come_once():
     del model, points
     gc.collect()
     assert gone() is None
+
+
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, saved_and_loaded, lambda model: torch.optim.swa_utils.AveragedModel(model).module],
+    ids=["deepcopy", "save", "average"],
+)
+def test_a_model_with_mix_points_can_be_copied_and_the_copy_has_none(net, copied):
+    method = mm.ManifoldMixup(k=2, layers=("block",))
+    with mm.MixPoints(net, ("block",)):
+        twin = copied(net)
+        plan = method.plan(X)
+        torch.testing.assert_close(twin(X), net(X))
+        expected = mm.mixed_forward(net, plan, X)
+    torch.testing.assert_close(mm.mixed_forward(twin, plan, X), expected)
+    with mm.MixPoints(twin, ("block",)):
+        torch.testing.assert_close(mm.mixed_forward(twin, plan, X), expected)
 
 
 def test_a_layer_that_puts_out_integers_is_refused():

@@ -11,7 +11,7 @@ from .methods.comixup.method import GroupPlan
 from .mixing import mix
 from .plan import PairPlan, Plan
 from .saliency import input_saliency
-from .sampling import random_partner, sample_path
+from .sampling import random_partner, random_state, sample_path, set_random_state
 from .target import smoothed, soft_target
 from .warmup import warmup
 
@@ -33,7 +33,9 @@ __all__ = [
     "mixed_loss",
     "mixed_terms",
     "random_partner",
+    "random_state",
     "sample_path",
+    "set_random_state",
     "smoothed",
     "soft_cross_entropy",
     "soft_target",

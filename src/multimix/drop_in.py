@@ -16,7 +16,7 @@ from .logits import Output
 from .methods.base import Method
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
-from .sampling import rank, resolved, seeded
+from .sampling import random_state, rank, resolved, seeded, set_random_state
 from .target import soft_target
 
 MOST_WORKERS = 4096
@@ -114,15 +114,19 @@ class Mix:
         return f"Mix({self.method}, num_classes={self.num_classes}, enabled={self.enabled})"
 
     def state_dict(self) -> dict[str, Any]:
-        """Switch and position in the random stream of this process (for ``seed``; without one the process's stream is used)."""
-        return {"enabled": self.enabled, "generator": self._generator().get_state(), "starts": self._starts.clone()}
+        """Switch and position in the random stream: that of ``seed`` in this process, else :func:`multimix.random_state`."""
+        state = self._generator().get_state() if self._has_stream() else random_state()
+        return {"enabled": self.enabled, "generator": state, "starts": self._starts.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where ``state_dict`` was taken."""
         if state.keys() != self.state_dict().keys():
             raise ValueError(f"state must hold {', '.join(self.state_dict())}, got {', '.join(state) or 'nothing'}")
         self.enabled = state["enabled"]
-        self._generator().set_state(state["generator"])
+        if self._has_stream():
+            self._generator().set_state(state["generator"])
+        else:
+            set_random_state(state["generator"])
         self._starts.copy_(state["starts"])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -157,10 +161,14 @@ class Mix:
             raise ValueError(f"{needs}: give Mix a model= (copies of a Mix come without it), or call mix(x, y, {missing[0]}=…)")
         return None if in_worker else self.model
 
+    def _has_stream(self) -> bool:
+        """Whether draws come from a stream of its own: for a seed, and in data-loader workers."""
+        return self.seed is not None or get_worker_info() is not None
+
     def _generator(self) -> torch.Generator:
-        worker, own_rank = get_worker_info(), rank() or self._rank
-        if self.seed is None and worker is None:
+        if not self._has_stream():
             return resolved(None)
+        worker, own_rank = get_worker_info(), rank() or self._rank
         here = (os.getpid(), own_rank, MAIN if worker is None else worker.id)
         if self._stream is None or self._stream[0] != here:
             if worker is None:

@@ -61,7 +61,8 @@ class MixPoints(Hooks):
         compiled = torch.compile(model)
         logits, target = mixed_logits(compiled, method, x, y)
 
-    Idle without mixing. ``remove``, or leaving a ``with`` block, takes them off again.
+    Idle without mixing. ``remove``, or leaving a ``with`` block, takes them off again. A copy of the model, such as a moving
+    average of its weights, or one that was saved and loaded, has no mix points until you make some.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[str | None]) -> None:
@@ -123,6 +124,16 @@ class _Hook:
                 "mix at a layer outside it, or switch checkpointing off"
             )
         return points.mixed(points.plan, result, points.batch, self.name)
+
+    def __reduce__(self) -> tuple[type[_IdleHook], tuple[()]]:
+        return _IdleHook, ()
+
+
+class _IdleHook:
+    """What a copied or loaded model has in place of a hook: its MixPoints belong to the model they were made for."""
+
+    def __call__(self, module: nn.Module, args: Any, result: Any) -> None:
+        return None
 
 
 def mixed_output(plan: Plan, result: Any, batch: int, name: str) -> Any:

@@ -1,8 +1,9 @@
 """Where draws come from when the caller gives no generator.
 
-The library never moves torch's global random state. Without ``generator=`` it keeps one private stream per process,
-seeded from ``torch.initial_seed()`` (so ``torch.manual_seed`` before the first draw makes a run repeatable) and the
-distributed rank (so that ranks seeded alike still draw differently). Data-loader workers have an initial seed of their own.
+Every call without ``generator=`` takes one number from torch's CPU stream, whatever it then draws, and draws from a stream of its
+own that this number and the distributed rank seed. So ``torch.manual_seed`` rewinds the draws, also in the middle of a process;
+ranks that are seeded alike draw differently and stay alike in torch's stream; data-loader workers, which torch seeds, differ.
+With a ``generator`` torch's stream is neither used nor moved.
 """
 
 import hashlib
@@ -18,13 +19,11 @@ from torch import Generator, Tensor
 
 from .checks import check_choice, check_whole
 
-_streams: dict[tuple[int, int, int], torch.Generator] = {}
-
 
 def resolved(generator: torch.Generator | None) -> torch.Generator:
-    """The generator to draw from: the given one, or this process's own stream."""
+    """The generator to draw from: the given one, or a new one for this call, seeded from torch's CPU stream and the rank."""
     if generator is None:
-        return _process_stream()
+        return seeded(int(torch.empty((), dtype=torch.int64, device="cpu").random_()), rank())
     if not hasattr(generator, "device"):
         raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}")
     if generator.device.type != "cpu":
@@ -49,13 +48,17 @@ def rank() -> int:
     return int(said) if said.isdecimal() else 0
 
 
-def _process_stream() -> torch.Generator:
-    # The process id belongs to the key because a forked child inherits this dictionary, and with it the parent's position.
-    key = (os.getpid(), torch.initial_seed(), rank())
-    if key not in _streams:
-        _streams.clear()
-        _streams[key] = seeded(key[1], key[2])
-    return _streams[key]
+def random_state() -> Tensor:
+    """The state of all draws that are made without a generator, for checkpoints: that of torch's CPU stream."""
+    return torch.get_rng_state()
+
+
+def set_random_state(state: Tensor) -> None:
+    """Go on from where :func:`random_state` was taken; torch's own draws on the CPU, such as those of dropout, do so, too."""
+    if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.ndim != 1:
+        got = f"{state.dtype} {list(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
+        raise ValueError(f"state must be what multimix.random_state() returned, got {got}")
+    torch.set_rng_state(state.cpu())
 
 
 def random_partner(batch: int, *, derange: bool = False, generator: Generator | None = None) -> Tensor:

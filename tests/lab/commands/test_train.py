@@ -13,7 +13,7 @@ from trial import RECIPE
 
 @pytest.fixture(autouse=True)
 def _trial(monkeypatch, tmp_path):
-    monkeypatch.setattr(recipes, "recipe", lambda name: RECIPE)
+    monkeypatch.setattr(recipes, "recipe", lambda name, follow: RECIPE)
     monkeypatch.chdir(tmp_path)
 
 

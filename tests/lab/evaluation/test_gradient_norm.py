@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import threading
 from dataclasses import asdict, replace
 
 import numpy
@@ -273,6 +274,13 @@ def test_what_cannot_be_is_said(changes, words):
         norms(network(), mm.CutMix(), split(), **{"batch": 6, "batches": 1, **changes})
 
 
+def test_a_network_with_mix_points_is_measured_as_without():
+    net = network()
+    plain = norms(net, mm.CutMix(), split(), ks=(1, 2), batches=2, batch=6)
+    with MixPoints(net, ("stage1",)):
+        assert norms(net, mm.CutMix(), split(), ks=(1, 2), batches=2, batch=6) == plain
+
+
 def test_networks_that_cannot_be_measured():
     def ask(net):
         return norms(net, mm.CutMix(), split(), ks=(1, 2), batches=1, batch=6)
@@ -280,7 +288,8 @@ def test_networks_that_cannot_be_measured():
     with pytest.raises(ValueError, match="network must have parameters that ask for a gradient, it has none"):
         ask(network().requires_grad_(False))
     net = network()
-    with MixPoints(net, ("stage1",)), pytest.raises(ValueError, match=r"can be copied \(without MixPoints\), it cannot"):
+    net.lock = threading.Lock()
+    with pytest.raises(ValueError, match=r"network must be one that can be copied, it cannot \(cannot pickle"):
         ask(net)
     net = network(PlainNet)
     nn.init.constant_(net.layers[1].weight, torch.nan)

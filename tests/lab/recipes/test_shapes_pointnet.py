@@ -153,6 +153,7 @@ def test_it_is_evaluated(name, trained):
     ("name", "sentence"),
     [
         ("localization", "shapes has no boxes"),
+        ("background", "shapes has no boxes"),
         ("corruption", "pixels must lie in 0 … 1"),
         ("transfer", "transfer needs a network of images"),
     ],

@@ -69,6 +69,8 @@ def figure(
         return
     filled = fill(chosen, scale or largest_scale(chosen, rows, known) or "paper", rows, known, follow)
     files = figure_files(filled, rows, follow=follow, demo=demo, pair=pair, track=bar("Mixing"), note=note)
+    for sentence in () if chosen.columns else filled.notes:  # otherwise they stand below the table
+        note(sentence)
     if not files and chosen.number == 4:
         raise ValueError(
             f"Fig. 4 shows what multimix demo has trained, and {str(demo)!r} has nothing of it: run multimix demo first"

@@ -91,7 +91,7 @@ class Updates:
             with torch.inference_mode(False):
                 self.network = copy.deepcopy(core).train()
         except (TypeError, RuntimeError) as error:
-            raise ValueError(f"network must be one that can be copied (without MixPoints), it cannot ({error})") from None
+            raise ValueError(f"network must be one that can be copied, it cannot ({error})") from None
         self.method = copy.deepcopy(method) if len(method.modules) > 0 else method
         self.ks = (1,) if isinstance(method, NoMix) else tuple(ks)
         self.loader = Loader(split, augment, batch=batch, seed=seed, workers=workers)

@@ -14,6 +14,7 @@ from ..evaluation.boxes import with_boxes
 from ..evaluation.cache import PICTURES
 from ..evaluation.runner import Evaluated
 from ..evaluation.subject import Subject, resized_view
+from ..evaluation.transfer import BirdBoxes
 from ..recipes import recipe
 from ..recipes.base import Follow, Scale
 from ..terminal import note
@@ -39,9 +40,8 @@ def _box_examples(subject: Subject) -> dict[str, bytes]:
     return {"boxes.png": box_picture(examples, note=subject.title)}
 
 
-def _birds(subject: Subject, found: Any) -> dict[str, bytes]:
-    """The birds of a transfer with their boxes, which are in pixels of what the network sees."""
-    examples = getattr(found, "examples", ())
+def _birds(subject: Subject, examples: Sequence[BirdBoxes]) -> dict[str, bytes]:
+    """The birds of a transfer with their boxes."""
     if not examples:
         return {}
     assert subject.folder is not None
@@ -72,7 +72,7 @@ FIGURES: Mapping[str, Callable[[Subject, Any], Mapping[str, bytes]]] = {
     "error": lambda subject, found: confusion_figures(found, found.classes, subject.title),
     "calibration": lambda subject, found: reliability_figures(found.calibration, subject.title, found.scaling),
     "localization": lambda subject, found: _box_examples(subject),
-    "transfer": _birds,
+    "transfer": lambda subject, found: _birds(subject, found.examples),
     "gradient_norm": lambda subject, found: norm_figures(found, subject.title),
     "training_time": lambda subject, found: time_figures(found, subject.title),
 }

@@ -17,7 +17,7 @@ from ..recipes.base import Follow, Scale, arm_names
 from ..statistics import Summary, summary
 from ..storage import write_files
 from .claims import RULE, Judged, judge, verdict_table
-from .page import document, heading, picture, subheading
+from .page import document, picture, subheading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
 from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
@@ -25,7 +25,6 @@ from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_
 NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
 NOT_HERE = "not in this version"
-CLAIMS = "what the paper claims"
 COLUMNS = 3  # measurements side by side: with the paper's number and the test beside each there is room for no more
 
 
@@ -173,7 +172,7 @@ def tables(filled: FilledTable, at_once: int = COLUMNS) -> list[Table]:
         notes = _notes(filled) if end == count else []
         made.append(Table.of_columns(f"{filled.paper.label}: {words}", columns, notes))
     if filled.paper.kind == "figure":
-        made.insert(-1, verdict_table(filled.judged, f"{filled.paper.label}: {CLAIMS}", None))
+        made.insert(-1, verdict_table(filled.judged, f"{filled.paper.label}: what the paper claims", None))
     return made
 
 
@@ -283,12 +282,11 @@ def _record(filled: FilledTable, i: int, j: int) -> dict[str, object]:
 
 
 def page(filled: FilledTable, figures: Mapping[str, bytes] = {}) -> str:
-    """The table as a self-contained HTML page, below the PNG files among ``figures``; a figure's verdicts are below it."""
+    """The table as a self-contained HTML page, below the PNG files among ``figures``."""
     title = f"{filled.paper.label}: {filled.paper.title}"
     shown = [picture(content, title, filled.paper.about) for name, content in figures.items() if name.endswith(".png")]
-    claims = [] if filled.paper.kind == "table" else [heading(CLAIMS), *verdict_table(filled.judged, "", None).html()]
     lead = f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}."
-    return document(title, lead, [*shown, *page_parts(filled), *claims])
+    return document(title, lead, [*shown, *page_parts(filled)])
 
 
 def page_parts(filled: FilledTable) -> list[str]:
