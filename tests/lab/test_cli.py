@@ -79,8 +79,8 @@ def test_every_option_of_points_arrives(monkeypatch, capsys):
     assert cli.main(["points", "--seeds", "3", "--ks", "2", "4", "--quick", "--rebuild", "--out", "there"]) == 2
     assert cli.main(["points"]) == 2
     assert seen == [
-        ("points-quick", "shapes_pointnet", "smoke", "('sagemix',)", "(2, 4)", "3", "True", "there"),
-        ("points", "shapes_pointnet", "small", "('sagemix',)", "(1, 5)", "5", "False", "multimix-points"),
+        ("points", "shapes_pointnet", "True", "('sagemix',)", "(2, 4)", "3", "True", "there"),
+        ("points", "shapes_pointnet", "False", "('sagemix',)", "(1, 5)", "None", "False", "multimix-points"),
     ]
 
 

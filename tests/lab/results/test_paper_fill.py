@@ -114,7 +114,8 @@ def test_the_spiral_is_read_from_the_demo(tmp_path):
     assert cell(found, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
     assert minus(found, "manifold mixup").mean == pytest.approx(2 / 3)
     assert any("ended below 70 % (no mixup: 1)" in note for note in found.notes)
-    assert cell(fill(SPIRAL, "small", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
+    assert cell(fill(SPIRAL, "small", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0  # it is small as it is
+    assert cell(fill(SPIRAL, "smoke", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
     spiral_json(tmp_path, noise=0.5)
     found = fill(SPIRAL, "paper", [], read_demo(tmp_path))
     assert cell(found, "no mixup").state == "not run at this scale"
