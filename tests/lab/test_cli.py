@@ -93,7 +93,7 @@ LOOK = ["look", "cat.png", "dog.png"]
         (["look", "missing.png", "dog.png"], "there is no picture 'missing.png'"),
         (
             ["look", "cat.png", "words.txt"],
-            "'words.txt' cannot be read as a picture (not an image, or a kind Pillow does not know)",
+            "'words.txt' cannot be read as a picture (not an image in JPEG, PNG",
         ),
         ([*LOOK, "--methods", "cutmx"], "no method 'cutmx' (did you mean 'cutmix'?); there are none, cutout, mixup"),
         ([*LOOK, "--methods", "none"], "none cannot be shown: it mixes nothing"),

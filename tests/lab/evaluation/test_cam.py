@@ -221,3 +221,11 @@ def test_maps_that_are_not_finite_are_one_sentence():
     raw[1, 0, 0] = torch.nan
     with pytest.raises(ValueError, match="maps must be finite, got NaN or infinity in image 1 of the batch"):
         heat_maps(raw, (4, 4))
+
+
+def test_a_map_that_the_scripts_sum_makes_constant_has_no_places():
+    """All 3 × 3 sums of a 2 × 2 map are its whole sum; stretched, their rounding would look like a map."""
+    raw = torch.tensor([[[0.1, 0.7], [0.3, 0.9]], [[0.1, 0.1], [0.1, 0.1]]])
+    assert not heat_maps(raw, (9, 9), as_script=True).any()
+    assert heat_maps(raw, (9, 9))[0].max() == 1
+    assert heat_maps(torch.rand(1, 3, 3), (9, 9), as_script=True).max() == 1

@@ -62,15 +62,18 @@ def heat_maps(raw: Tensor, size: tuple[int, int], *, as_script: bool = False) ->
     bad = (~raw.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
     if bad:
         raise ValueError(f"maps must be finite, got NaN or infinity in image {', '.join(map(str, bad[:5]))} of the batch")
-    low, high = raw.amin((1, 2), keepdim=True), raw.amax((1, 2), keepdim=True)
-    # Looked for here: what interpolation makes of a constant is not quite constant.
-    flat = high - low <= FLAT * torch.maximum(low.abs(), high.abs())
-    maps = raw.unsqueeze(1)
-    if as_script:
-        maps = functional.avg_pool2d(maps, 3, 1, padding=1, divisor_override=1)
+    maps = functional.avg_pool2d(raw.unsqueeze(1), 3, 1, padding=1, divisor_override=1) if as_script else raw.unsqueeze(1)
+    # Looked for here: what interpolation makes of a constant is not quite constant. The sum of a 2 × 2 map is one, too.
+    flat = _flat(raw) | _flat(maps.squeeze(1))
     maps = functional.interpolate(maps, size, mode="bicubic" if as_script else "bilinear", align_corners=False).squeeze(1)
     low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
     return torch.where(flat | (low == high), 0.0, (maps - low) / (high - low))
+
+
+def _flat(maps: Tensor) -> Tensor:
+    """``[B, 1, 1]``: which of ``maps [B, h, w]`` are constant but for rounding."""
+    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    return high - low <= FLAT * torch.maximum(low.abs(), high.abs())
 
 
 def cam_pass(network: nn.Module, x: Tensor, layers: CamLayers) -> CamPass:

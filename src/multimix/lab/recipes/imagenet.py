@@ -70,7 +70,7 @@ def settings(follow: Follow, scale: Scale) -> Settings:
         )
     phases = (Phase(0, 40, 32, 0.08, 40), Phase(1, 28, 48, 0.087, 64), Phase(2, 28, 48, 0.087, 64, clean_weight=0.0))
     return replace(
-        _settings(schedule, phases, evaluate=(56, 48)),
+        _settings(schedule, phases, evaluate=(104, 96)),
         data=Data("tiny_imagenet", report="validation", per_class=1, report_per_class=1),
         network=Network("resnet50_small", ("zero_init=True",)),
         schedule=smaller.squeezed(SMOKE_EPOCHS / EPOCHS),
