@@ -227,3 +227,45 @@ def test_mix_can_be_pickled():
     for _ in range(2):  # before and after its first draw
         twin = pickle.loads(pickle.dumps(mix))
         assert torch.equal(mix(X, Y)[0], twin(X, Y)[0])
+
+
+def test_mix_is_a_module_that_owns_no_model_and_rests_in_evaluation_mode():
+    model = torch.nn.Linear(240, 6)
+    mix = mm.Mix(mm.CutMix(k=2), 6, model=model)
+    around = torch.nn.ModuleDict({"mix": mix, "net": model})
+    assert isinstance(mix, torch.nn.Module)
+    assert len(list(mix.parameters())) == 0
+    assert list(around.state_dict()) == ["net.weight", "net.bias"]
+    around.load_state_dict(around.state_dict())
+    around.to(torch.float64).eval()
+    assert mix(X, Y)[0] is X
+    around.train()
+    assert len(mix(X, Y)[0]) == 12
+    copy.deepcopy(around)
+
+
+def test_bytes_are_mixed_and_rounded_where_asked_for():
+    x = torch.randint(0, 256, (6, 3, 8, 10), generator=seeded(0), dtype=torch.uint8)
+    x_mix, target = mm.Mix(mm.InputMixup(k=3), 6, seed=0, uint8=True)(x, Y)
+    expected, same = mm.Mix(mm.InputMixup(k=3), 6, seed=0)(x.float(), Y)
+    assert x_mix.dtype == torch.uint8
+    assert torch.equal(x_mix, expected.round().to(torch.uint8))
+    assert torch.equal(target, same)
+    off = mm.Mix(mm.InputMixup(), 6, uint8=True)
+    off.enabled = False
+    assert torch.equal(off(x, Y)[0], x)
+    assert mm.Mix(mm.InputMixup(), 6, uint8=True)(X, Y)[0].dtype == torch.float32
+    with pytest.raises(ValueError, match=r"x must be floating point .* got torch.uint8: .* Mix\(…, uint8=True\)"):
+        mm.Mix(mm.InputMixup(), 6)(x, Y)
+    with pytest.raises(ValueError, match="uint8 mixes images as they are stored"):
+        mm.Mix(mm.PuzzleMix(), 6, uint8=True, model=torch.nn.Linear(240, 6))
+
+
+@pytest.mark.parametrize("method", [mm.CutMix(k=2), mm.InputMixup(k=2)])
+def test_index_maps_of_a_segmentation_are_mixed_as_the_images_are(method):
+    maps = torch.randint(0, 5, (6, 8, 10), generator=seeded(1))
+    target = mm.Mix(method, 5, seed=0)(X, maps)[1]
+    one_hot = torch.nn.functional.one_hot(maps, 5).movedim(-1, 1).float()
+    assert torch.equal(target, mm.Mix(method, seed=0)(X, one_hot)[1])
+    assert target.shape == (12, 5, 8, 10)
+    torch.testing.assert_close(target.sum(1), torch.ones(12, 8, 10))

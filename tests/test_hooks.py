@@ -260,3 +260,49 @@ def test_gradient_checkpointing_around_the_layer_is_refused(net, k, use_reentran
 def test_unwrapped_sees_through_wrappers(net):
     assert unwrapped(net) == (net, False)
     assert unwrapped(torch.compile(net)) == (net, True)
+
+
+class Sized(nn.Module):
+    """Returns sizes and numbers beside the signal, as swin's stages do."""
+
+    def forward(self, z):
+        return z, (2, 3), [z * 2, 7], "name", None
+
+
+class Unpacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sized, self.head = Sized(), nn.Linear(5, 3)
+
+    def forward(self, x):
+        z, (height, width), (double, seven), _, nothing = self.sized(x)
+        assert (height, width, seven, nothing) == (2, 3, 7, None)
+        return self.head(z + double)
+
+
+def test_what_has_no_rows_passes_through_a_mixed_layer():
+    model = Unpacked()
+    plan = mm.ManifoldMixup(k=3, layers=("sized",)).plan(X, generator=seeded(1))
+    torch.testing.assert_close(mm.mixed_forward(model, plan, X), model.head(3 * plan.mix(X)))
+
+
+class Masked(nn.Module):
+    """Has something with B rows, such as an attention mask, beside the signal."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.stem, self.error = nn.Linear(5, 3), error
+
+    def forward(self, x):
+        mask, z = torch.ones(len(x), 1), self.stem(x)
+        if self.error is IndexError:
+            return z + torch.stack([mask[i] for i in range(len(z))])
+        if self.error is ValueError and len(mask) != len(z):
+            raise ValueError("attention mask should be of another size")
+        return z + mask
+
+
+@pytest.mark.parametrize("error", [RuntimeError, IndexError, ValueError])
+def test_a_mask_of_b_rows_is_refused_in_our_words(error):
+    with pytest.raises(mm.MixingError, match="the model failed on 3 × 4 rows .* with 4 rows, such as an attention mask"):
+        mm.mixed_logits(Masked(error), mm.ManifoldMixup(k=3, layers=("stem",)), X, Y)

@@ -91,3 +91,39 @@ def test_mixed_accuracy_weighs_both_labels():
 def test_shapes_must_agree(loss):
     with pytest.raises(ValueError, match=r"must both be \[N, C\], got \[4, 3\] and \[2, 3\]"):
         loss(torch.zeros(4, 3), torch.zeros(2, 3))
+
+
+def focal(logits, label):
+    """Takes class indices only."""
+    chosen = logits.log_softmax(1).gather(1, label.unsqueeze(1)).squeeze(1)
+    return -((1 - chosen.exp()) ** 2) * chosen
+
+
+@pytest.mark.parametrize("method", [mm.CutMix(k=3, per_pair=True), mm.NoMix()])
+def test_a_loss_that_takes_indices_only_is_that_of_both_labels_by_their_shares(method):
+    torch.manual_seed(0)
+    x, y, model = (
+        torch.rand(6, 1, 8, 8),
+        torch.tensor([0, 1, 2, 0, 1, 4]),
+        torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)),
+    )
+    plan = method.plan(x)
+    logits, lam = mm.mixed_forward(model, plan, x), plan.lam.flatten().float()
+    own, other = y.repeat(plan.k), y[plan.partner].repeat(plan.k)
+    expected = ((1 - lam) * focal(logits, own) + lam * focal(logits, other)).mean()
+    torch.testing.assert_close(mm.pair_loss(focal)(logits, plan.mix_target(y, 5)), expected)
+
+
+def test_a_pair_loss_goes_into_mixed_loss_and_is_cross_entropy_for_cross_entropy():
+    model, x, y = torch.nn.Linear(4, 3), torch.rand(5, 4), torch.arange(5) % 3
+    pairs = mm.pair_loss(torch.nn.CrossEntropyLoss(reduction="none"))
+    losses = [
+        mm.mixed_loss(model, mm.InputMixup(k=2), x, y, loss=loss, smoothing=0.1, generator=torch.Generator().manual_seed(0))
+        for loss in (pairs, mm.soft_cross_entropy)
+    ]
+    torch.testing.assert_close(*losses)
+
+
+def test_a_pair_loss_needs_one_loss_per_row():
+    with pytest.raises(ValueError, match=r'one loss for each of 2 rows \(reduction="none"\), got shape \[\]'):
+        mm.pair_loss(torch.nn.CrossEntropyLoss())(torch.zeros(2, 3), torch.eye(3)[:2])

@@ -4,7 +4,7 @@ from .batch import mixed_forward
 from .drop_in import Mix
 from .forward import mixed_chunks, mixed_logits, mixed_loss, mixed_terms
 from .hooks import MixingError, MixPoints
-from .loss import mixed_accuracy, soft_cross_entropy, softmax_bce
+from .loss import mixed_accuracy, pair_loss, soft_cross_entropy, softmax_bce
 from .methods import *  # noqa: F403  # one line per method, made by tools/generate.py
 from .methods import __all__ as _method_names
 from .methods.comixup.method import GroupPlan
@@ -32,6 +32,7 @@ __all__ = [
     "mixed_logits",
     "mixed_loss",
     "mixed_terms",
+    "pair_loss",
     "random_partner",
     "random_state",
     "sample_path",

@@ -34,9 +34,21 @@ def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
         raise ValueError(f"x must be a dense tensor, got {x.layout}; use x.to_dense()")
     if None in layers and not x.is_floating_point():
         raise ValueError(
-            f"x must be floating point to be mixed, got {x.dtype}: use x.float() / 255 for images in 0 … 255, "
-            "or mix at a hidden layer for indices such as tokens"
+            f"x must be floating point to be mixed, got {x.dtype}: use x.float() / 255 for images in 0 … 255, or "
+            "Mix(…, uint8=True), or mix at a hidden layer for indices such as tokens"
         )
+
+
+def plain(values: Tensor) -> Tensor:
+    """``values`` as a plain tensor if they are of a class that only marks them, such as fastai's and torchvision's.
+
+    Two of such classes in one call, one for images and one for labels, are refused by torch. Classes that hold their numbers
+    in a way of their own, such as distributed tensors, stay as they are.
+    """
+    kind = type(values)
+    if kind is Tensor or kind is torch.nn.Parameter or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return values
+    return values.as_subclass(Tensor)
 
 
 def check_labels(y: Tensor, x: Tensor) -> None:

@@ -3,17 +3,17 @@
 import os
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
 from .batch import Batch
-from .checks import check_batch, check_finite, check_labels, check_share
+from .checks import check_batch, check_finite, check_labels, check_share, plain
 from .forward import check_history, check_no_own_loss, planned
 from .logits import Output
-from .methods.base import Method
+from .methods.base import Method, plain_samples
 from .mixing import memory_format, rows_like
 from .plan import UnmixedPlan
 from .sampling import random_state, rank, resolved, seeded, set_random_state
@@ -23,7 +23,7 @@ MOST_WORKERS = 4096
 MAIN = -1
 
 
-class Mix:
+class Mix(nn.Module):
     """``x_mix, target = mix(x, y)``: K·B mixed samples and their soft targets, for methods that mix the input.
 
     ``num_classes`` is needed for class indices; ``smoothing`` smooths labels, also while mixing is off. With ``seed`` the draws
@@ -35,11 +35,16 @@ class Mix:
     is used in the training loop only, not in data-loader workers, and not copied or pickled with this object. Maps of your own
     go into the call, ``mix(x, y, saliency=…)``, as does any keyword of the method's ``plan``.
 
-    ``enabled = False`` returns ``x`` as it is with its plain target. The switch lives in shared memory, so it also reaches
-    data-loader workers that are already running; batches they have prefetched stay mixed.
+    With ``uint8`` images of bytes are mixed, too, and rounded to bytes again. Index maps ``[B, H, W]`` become class targets
+    ``[K·B, C, H, W]``, cut as the images are.
+
+    ``enabled = False`` returns ``x`` as it is with its plain target, as ``eval()`` does in this process. The switch lives in
+    shared memory, so it also reaches data-loader workers that are already running; batches they have prefetched stay mixed.
 
     ``reuse_buffer`` hands out the same output memory every call and saves the page faults of fresh memory: safe in a loop that
     is done with one batch, ``backward`` included, before it asks for the next; refused inside data-loader workers.
+
+    As a part of another module it has no parameters and adds nothing to that module's ``state_dict``: keep its own beside it.
     """
 
     def __init__(
@@ -53,13 +58,17 @@ class Mix:
         seed: int | None = None,
         check: bool = True,
         reuse_buffer: bool = False,
+        uint8: bool = False,
     ) -> None:
+        super().__init__()
         check_no_own_loss(method, "Mix")
         if any(layer is not None for layer in method.traits.mixes_at):
             raise ValueError(f"Mix works on inputs, {type(method).__name__} mixes hidden layers: use mixed_logits")
         check_share("smoothing", smoothing)
         if seed is not None and not isinstance(seed, Integral):
             raise ValueError(f"seed must be a whole number, got {seed!r}")
+        if uint8 and model is not None:
+            raise ValueError("uint8 mixes images as they are stored, not as a model is given them: use mix(x, y, saliency=…)")
         self.method = method
         self.num_classes = num_classes
         self.model = model
@@ -68,6 +77,7 @@ class Mix:
         self.seed = seed
         self.check = check
         self.reuse_buffer = reuse_buffer
+        self.uint8 = uint8
         self._buffer: tuple[Any, Tensor] | None = None
         self._switch = torch.ones((), dtype=torch.bool, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
@@ -84,14 +94,29 @@ class Mix:
     def enabled(self, value: bool) -> None:
         self._switch.fill_(value)
 
-    def __call__(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "model":  # asked, not owned: registered, it would be moved, saved and trained once more with this object
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]: ...
+
+    def forward(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+        """``x_mix [K·B, …]`` and ``target [K·B, C]``."""
+        if self.uint8 and isinstance(x, Tensor) and x.dtype == torch.uint8:
+            x_mix, target = self.forward(x.float(), y, **given)
+            return x_mix.round().clamp(0, 255).to(torch.uint8), target
         check_batch(x)
         check_labels(y, x)
+        x, y = plain_samples(self.method, x), plain(y)
         check_history(self.method, given, "Mix")
         if self.check:
             check_finite(x)
         target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
-        if not self.enabled:
+        if not (self.training and self.enabled):
             return x, target
         model = self._model(given)
         generator = self._generator()
@@ -113,12 +138,14 @@ class Mix:
     def __repr__(self) -> str:
         return f"Mix({self.method}, num_classes={self.num_classes}, enabled={self.enabled})"
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **around: Any) -> dict[str, Any]:  # type: ignore[override]
         """Switch and position in the random stream: that of ``seed`` in this process, else :func:`multimix.random_state`."""
+        if args or around:
+            return {}  # a module around this one collects its state, to which this adds nothing
         state = self._generator().get_state() if self._has_stream() else random_state()
         return {"enabled": self.enabled, "generator": state, "starts": self._starts.clone()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Go on from where ``state_dict`` was taken."""
         if state.keys() != self.state_dict().keys():
             raise ValueError(f"state must hold {', '.join(self.state_dict())}, got {', '.join(state) or 'nothing'}")

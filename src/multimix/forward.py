@@ -10,11 +10,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .batch import Batch, Criterion, Mixed, are_indices
-from .checks import can_inspect, check_batch, check_finite, check_labels, check_share
+from .checks import can_inspect, check_batch, check_finite, check_labels, check_share, plain
 from .hooks import check_layers
 from .logits import Output
 from .loss import one_number, soft_cross_entropy
-from .methods.base import Method, check_given, check_method, chosen_method, chosen_plan
+from .methods.base import Method, check_given, check_method, chosen_method, chosen_plan, plain_samples
 from .plan import Plan
 from .sampling import resolved
 from .target import soft_target
@@ -204,6 +204,7 @@ def _batch(
     traits = method.traits
     check_batch(x, traits.mixes_at)
     check_labels(y, x)
+    x, y = plain_samples(method, x), plain(y)
     check_share("smoothing", smoothing)
     check_finite(x)
     for name in traits.history:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from numbers import Number
 from threading import Lock, get_ident
 from traceback import walk_stack
 from typing import Any
@@ -40,12 +41,13 @@ class Hooks:
             result = model(x)
         except MixingError:
             raise
-        except RuntimeError as error:
+        except (RuntimeError, IndexError, ValueError) as error:
             if self.fired == 0 or plan.k == 1:
                 raise
             raise MixingError(
                 f"the model failed on {plan.k} × {len(x)} rows after mixing at layer {plan.layer!r}: name a layer that carries "
-                f"the whole signal, not a branch beside a skip connection, and a model that does not fix its batch size ({error})"
+                "the whole signal, not a branch beside a skip connection, and a model that neither fixes its batch size nor "
+                f"hands on anything else with {len(x)} rows, such as an attention mask ({error})"
             ) from error
         finally:
             self.plan = None
@@ -137,13 +139,20 @@ class _IdleHook:
 
 
 def mixed_output(plan: Plan, result: Any, batch: int, name: str) -> Any:
-    """A layer's output, mixed: a tensor ``[B, …]``, or a tuple or list of such tensors and Nones."""
+    """A layer's output, mixed: a tensor ``[B, …]``, or a tuple or list of such tensors and of sizes, numbers or Nones."""
     if isinstance(result, Tensor) and result.ndim > 0 and len(result) == batch and result.is_floating_point():
         return plan.mix(result)
-    if type(result) in (tuple, list) and any(part is not None for part in result):
-        return type(result)(None if part is None else mixed_output(plan, part, batch, name) for part in result)
+    if type(result) in (tuple, list) and not _has_no_rows(result):
+        return type(result)(part if _has_no_rows(part) else mixed_output(plan, part, batch, name) for part in result)
     got = f"{result.dtype} {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
     raise MixingError(f"layer {name!r} must put out floating-point tensors with the batch of {batch} first, got {got}")
+
+
+def _has_no_rows(part: Any) -> bool:
+    """Whether this part of an output is the same for every sample: None, a number, a name, a size."""
+    if isinstance(part, tuple | list):
+        return all(map(_has_no_rows, part))
+    return part is None or isinstance(part, Number | str)
 
 
 def hidden_forward(model: nn.Module, plan: Plan, x: Tensor) -> Any:

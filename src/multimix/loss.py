@@ -1,5 +1,6 @@
 """Losses for soft targets, and a training accuracy that means something under mixing."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,6 +36,30 @@ def softmax_bce(logits: Tensor, target: Tensor) -> Tensor:
     others = logits.masked_fill(top, -torch.inf).logsumexp(-1, keepdim=True)
     log_rest = torch.where(top, others - logits.logsumexp(-1, keepdim=True), torch.log1p(-log_p.exp().masked_fill(top, 0)))
     return -(target * log_p + (1 - target) * log_rest).mean()
+
+
+def pair_loss(criterion: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A loss for soft targets made of one that takes class indices only: (1 − λ) L(y) + λ L(y'), averaged over the rows.
+
+    ``criterion(logits [N, C], label [N])`` must give one loss per row, which most call ``reduction="none"``. It is called as
+    often as a row of the target has classes: twice for pairs, C times with smoothed labels.
+    """
+
+    def loss(logits: Tensor, target: Tensor) -> Tensor:
+        _check(logits, target)
+        shares, labels = target.topk(max(1, int((target != 0).sum(1).max())), dim=1)
+        # Rows with fewer classes repeat one that they have: the loss of another, times 0, may not be a number.
+        labels = torch.where(shares == 0, labels[:, :1], labels)
+        total = logits.new_zeros(len(logits))
+        for share, label in zip(shares.unbind(1), labels.unbind(1), strict=True):
+            rows = criterion(logits, label)
+            if not isinstance(rows, Tensor) or rows.shape != label.shape:
+                got = f"shape {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+                raise ValueError(f'criterion must give one loss for each of {len(label)} rows (reduction="none"), got {got}')
+            total = total + share * rows
+        return total.mean()
+
+    return loss
 
 
 def mixed_accuracy(logits: Tensor, target: Tensor) -> Tensor:

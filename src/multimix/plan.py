@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from .checks import plain
 from .mixing import mixed_batch
 from .target import soft_target
 
@@ -67,6 +68,7 @@ class Plan(ABC):
         ``out`` reuses a buffer of the result's shape and skips the page faults of a fresh one. It is safe once nothing needs
         its old content any more: a network's input is needed until ``backward`` is done.
         """
+        z = plain(z)
         self._check(z, out)
         return self._mix(z, out)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from .checks import can_inspect, check_labels
+from .checks import can_inspect, check_labels, plain
 from .hooks import MixingError, unwrapped
 from .logits import Output, logits_of
 from .loss import one_number
@@ -79,7 +79,7 @@ def clean_pass(
         if not training:
             stack.enter_context(evaluation_mode(core))
             stack.enter_context(_own_random_state(x))
-        x, y = (_normal(x), _normal(y)) if loss is None else (_normal(x), y)
+        x, y = (_normal(plain(x)), _normal(plain(y))) if loss is None else (_normal(plain(x)), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
         logits = _logits(core, source, output, keep=keep)

@@ -3,23 +3,25 @@
 import torch
 from torch import Tensor
 
-from .checks import can_inspect, check_share, check_whole
+from .checks import can_inspect, check_share, check_whole, plain
 
 
 def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
     """``y`` as floating-point rows that can be mixed.
 
     Class indices ``[B]`` become one-hot rows ``[B, num_classes]``; probabilities and multi-hot rows ``[B, C]`` and real-valued
-    targets of any shape pass as they are. Integers are class indices if they have one axis, and must be 0 or 1 if they have
-    more. ``smoothing`` = ε gives (1 − ε) y + ε / C, for rows that sum to 1.
+    targets of any shape pass as they are. Integers are class indices if they have one axis; with ``num_classes`` also index maps
+    ``[B, *size]``, which become ``[B, num_classes, *size]``. Others must be 0 or 1. ``smoothing`` = ε gives (1 − ε) y + ε / C,
+    for rows that sum to 1.
 
     >>> soft_target(torch.tensor([2, 0]), 3)
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     """
+    y = plain(y)
     if y.ndim == 0 or len(y) == 0:
         raise ValueError(f"y must hold one row per sample, got shape {list(y.shape)}")
-    if y.ndim == 1 and not y.is_floating_point():
+    if not y.is_floating_point() and (y.ndim == 1 or (y.ndim > 2 and num_classes is not None)):
         target = _one_hot(y, num_classes)
     else:
         if num_classes is not None and (y.ndim != 2 or y.shape[1] != num_classes):
@@ -57,5 +59,5 @@ def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
     # On an accelerator an index out of range is left to scatter, which fails there too.
     if can_inspect(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
         raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {int(label.min())} … {int(label.max())}")
-    one_hot = torch.zeros(len(label), num_classes, device=label.device)
+    one_hot = torch.zeros(len(label), num_classes, *label.shape[1:], device=label.device)
     return one_hot.scatter_(1, label.long().unsqueeze(1), 1.0)

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..batch import Batch, Criterion, Mixed
-from ..checks import check_batch, check_choice, check_finite, check_share, check_whole
+from ..checks import check_batch, check_choice, check_finite, check_share, check_whole, plain
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import input_saliency
 from ..sampling import Sampler, check_path_options, checked_partner, checked_path, random_partner, resolved, sample_path
@@ -89,6 +89,7 @@ class Method(ABC):
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """All draws and solves for one batch ``x [B, …]``, in the order pair, path, geometry; K never changes the pair."""
         check_batch(x, self.traits.mixes_at)
+        x = plain_samples(self, x)
         check_given(self, given)
         check_needs(self, given)  # before any random choice is made: not now and then in the middle of training
         generator = resolved(generator)
@@ -261,6 +262,17 @@ def check_needs(method: Method, given: Collection[str]) -> None:
             of_points = ", such as multimix.methods.sagemix.method.point_saliency(model, x, y)"
             hint = of_points if (name, method.layout) == ("saliency", "points") else WHERE_FROM.get(name, "")
             raise TypeError(f"{type(method).__name__}.plan needs {name}={hint}")
+
+
+def plain_samples(method: Method, x: Tensor) -> Tensor:
+    """``x`` as a plain tensor; ValueError if it is a ``tv_tensors.Video``, whose frames ``method`` would take for channels."""
+    if type(x) is not Tensor and type(x).__name__ == "Video" and method.layout == "images" and None in method.traits.mixes_at:
+        raise ValueError(
+            f"{type(method).__name__} would take the frames of a Video [B, T, C, H, W] for channels: pass x.flatten(1, 2) to cut "
+            "the same area out of all frames, and undo it with x_mix.unflatten(1, (T, C)), or x.transpose(1, 2) to cut through "
+            "time, too"
+        )
+    return plain(x)
 
 
 def chosen_method(method: Method, generator: Generator) -> Method | None:

@@ -45,6 +45,7 @@ class OneOf(Method):
         object.__setattr__(self, "probabilities", probabilities)
         accepts, needs, mixes_at, own_loss = zip(*(method.traits for method in methods), strict=True)
         own = next((words for words in own_loss if words), None)
+        object.__setattr__(self, "layout", "images" if any(one.layout == "images" for one in methods) else methods[0].layout)
         object.__setattr__(self, "_traits", Traits(_union(accepts), _union(needs), _union(mixes_at), own))
 
     @property
