@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import multimix as mm
+from multimix.methods.base import trained_parameters
+from multimix.methods.samix.block import NewBlock
 from salient import Network, Salient, images, labels
 
 METHOD = Salient(k=3, p=0.7, clean_weight=0.5)
@@ -32,6 +34,24 @@ def clean_steps(model: nn.Module, ranks: list[int]) -> torch.Tensor:
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
+def block_steps() -> torch.Tensor:
+    """The weights of a block beside a model after steps of both, its start drawn differently by every rank."""
+    torch.manual_seed(10 + dist.get_rank())
+    core = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    method = mm.SAMix(k=2, p=0.5, block=NewBlock("0")).bind(core, torch.rand(8, 3, 8, 8))
+    mm.broadcast_networks(method)
+    model, block = DistributedDataParallel(core), method.modules["block"]
+    optimizer = torch.optim.SGD([*model.parameters(), *trained_parameters(method)], lr=0.1)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x, y = torch.rand(6, 3, 8, 8), torch.arange(6) % 3
+        mm.mixed_loss(model, method, x, y, generator=stream(step, dist.get_rank())).backward()
+        mm.average_gradients(method)
+        optimizer.step()
+        method.after_step(model)
+    return nn.utils.parameters_to_vector(block.parameters()).detach()
+
+
 def main(folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -54,6 +74,7 @@ def main(folder: str) -> None:
         "lam": torch.stack(lams),
         "weights": nn.utils.parameters_to_vector(model.parameters()).detach(),
         "target": seeded_target,
+        "block": block_steps(),
         "clean": clean_steps(DistributedDataParallel(Network(dropout=0)), [dist.get_rank()]),
     }
     torch.save(result, f"{folder}/rank{dist.get_rank()}.pt")

@@ -19,6 +19,7 @@ def test_two_ranks(tmp_path):
     assert not torch.equal(first["lam"], second["lam"])
     assert not torch.equal(first["target"], second["target"]), "a seeded Mix must draw differently per rank, too"
     assert torch.equal(first["weights"], second["weights"])
+    assert torch.equal(first["block"], second["block"]), "a network beside the model must stay the same on all ranks"
     mixed = {tuple(METHOD.choose(generator=stream(step, rank)) is not None for rank in (0, 1)) for step in range(STEPS)}
     assert mixed >= {(True, True), (True, False)}, "ranks throw their own coins, and make a clean pass or none"
     assert torch.equal(first["clean"], second["clean"])

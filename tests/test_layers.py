@@ -17,7 +17,7 @@ hooks
 saliency batch
 geometry
 methods
-forward
+forward distributed
 drop_in warmup testing
 compat
 multimix

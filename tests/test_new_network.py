@@ -128,3 +128,16 @@ def test_what_cannot_be_learnt_from_is_refused():
 def test_descriptions_that_make_no_sense(make, sentence):
     with pytest.raises((TypeError, ValueError), match=f"^{sentence}"):
         make()
+
+
+@pytest.mark.parametrize("method", [SAMix(block=NewBlock("2")), StyleMix(pair=NewPair(width=4, steps=4), side=None)])
+def test_ranks_that_are_seeded_alike_begin_with_the_same_networks(method, monkeypatch):
+    def weights(rank, seed):
+        monkeypatch.setenv("RANK", str(rank))
+        net = model()
+        torch.manual_seed(seed)
+        return nn.utils.parameters_to_vector(method.bind(net, X).modules.parameters())
+
+    first = weights(0, seed=3)
+    assert torch.equal(weights(1, seed=3), first)
+    assert not torch.equal(weights(0, seed=4), first)

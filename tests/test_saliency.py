@@ -203,3 +203,24 @@ def test_one_hot_rows_of_any_type_are_indices():
     rows = torch.nn.functional.one_hot(y, CLASSES)
     for kind in (torch.long, torch.bool, torch.float32, torch.bfloat16):
         torch.testing.assert_close(mm.input_saliency(model, x, rows.to(kind)), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_several_labels_a_sample_are_asked_for_by_binary_cross_entropy(dtype):
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2 * 6 * 6, 4))
+    x, y = (
+        torch.rand(5, 2, 6, 6),
+        torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]], dtype=dtype),
+    )
+
+    def binary(logits, y):
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, y.float(), reduction="sum")
+
+    torch.testing.assert_close(mm.input_saliency(model, x, y), mm.input_saliency(model, x, y, loss=binary))
+    logits, target = mm.mixed_logits(model, mm.PuzzleMix(k=2), x, y)
+    torch.nn.functional.binary_cross_entropy_with_logits(logits, target).backward()
+    assert mm.mixed_loss(model, mm.PuzzleMix(k=2, clean_weight=0.5), x, y, loss=binary).isfinite()
+    one = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2 * 6 * 6, 1))
+    assert mm.input_saliency(one, x, y[:, :1]).shape == (5, 6, 6)
+    with pytest.raises(ValueError, match=r"labels \[5, 4\] of 0 and 1 need logits of the same shape, got \[5, 1\]"):
+        mm.input_saliency(one, x, y)

@@ -220,7 +220,7 @@ def test_a_compiled_training_step_is_refused():
             torch.rand(6, 1),
             r"with at least 2 classes, got torch.float32 \[6, 1\]: for others give .* a loss=",
         ),
-        (Network(), images(), torch.ones(6, 4, dtype=torch.long), "that sum to 1, got rows that sum to 4: for others give"),
+        (Network(), images(), torch.full((6, 4), 0.5), "that sum to 1, got rows that sum to 2: for others give"),
         (Network(), images(), torch.ones(6, dtype=torch.bool), r"got torch.bool \[6\]"),
         (Network(), images(), -torch.ones(6, CLASSES), "probabilities of classes, at least 0, got -1: for others"),
         (Network(), images(), torch.eye(3).repeat(2, 1), r"of 6 samples needs logits \[6, 3\] .* got \[6, 4\]"),

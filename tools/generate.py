@@ -25,7 +25,7 @@ def method_imports(before: str) -> str:
                 classes[node.name] = f"from .{module} import {node.name}"
     listed = [name for name in re.findall(r"^from \.\S+ import (\w+)$", before, flags=re.MULTILINE) if name in classes]
     order = [*listed, *(name for name in classes if name not in listed)]
-    beside = ["METHODS", "Look", "Method", "OneOf", "PairMethod", "PathMethod", "create", "entries", "register"]
+    beside = ["METHODS", "Look", "Method", "OneOf", "PairMethod", "PathMethod", "create", "entries", "register", "to_dict"]
     exported = sorted([*beside, *order], key=_as_ruff_sorts)
     lines = ["# isort: off", *(classes[name] for name in order), "# isort: on", "", "__all__ = ["]
     return "\n".join([*lines, *(f'    "{name}",' for name in exported), "]"])

@@ -1,6 +1,7 @@
 """multimix: K ordered interpolations of every pair, for every mixup method and any model."""
 
 from .batch import mixed_forward
+from .distributed import average_gradients, broadcast_networks
 from .drop_in import Mix
 from .forward import mixed_chunks, mixed_logits, mixed_loss, mixed_terms
 from .hooks import MixingError, MixPoints
@@ -24,6 +25,8 @@ __all__ = [
     "MixingError",
     "PairPlan",
     "Plan",
+    "average_gradients",
+    "broadcast_networks",
     "input_saliency",
     "mix",
     "mixed_accuracy",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from .checks import can_inspect, check_labels, plain
 from .hooks import MixingError, unwrapped
@@ -43,7 +43,8 @@ def input_saliency(
 
         S = sqrt(mean over channels of g²),  g = ∂ loss / ∂x
 
-    ``y`` holds class indices ``[B]`` or probabilities ``[B, C]``, for the cross-entropy; for anything else ``loss(logits, y)``
+    ``y`` holds class indices ``[B]`` or probabilities ``[B, C]``, for the cross-entropy, or several labels a sample, rows
+    ``[B, C]`` of 0 and 1 that do not all sum to 1, for the binary one, summed over classes; for anything else ``loss(logits, y)``
     must give a scalar (a sum over the batch rather than a mean, which can underflow in float16). ``output`` says where a model
     that returns more than one tensor keeps its logits.
 
@@ -153,7 +154,8 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     check_labels(y, x)
     if y.device != x.device:
         raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
-    check_classes(y, "saliency", OWN_LOSS)
+    if not _several_labels(y):
+        check_classes(y, "saliency", OWN_LOSS)
 
 
 def check_classes(y: Tensor, what: str, otherwise: str) -> None:
@@ -175,7 +177,12 @@ def check_classes(y: Tensor, what: str, otherwise: str) -> None:
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """The mean over the batch, in float32 or better."""
+    """The mean over the batch, in float32 or better; the binary one, summed over classes, where samples have several labels."""
+    if _several_labels(y):
+        if logits.shape != y.shape:
+            raise ValueError(f"labels {list(y.shape)} of 0 and 1 need logits of the same shape, got {list(logits.shape)}")
+        logits = float32_or_better(logits)
+        return binary_cross_entropy_with_logits(logits, y.to(logits.dtype), reduction="sum") / len(y)
     wanted = logits.ndim == 2 and len(logits) == len(y) and logits.shape[1] > 1
     if not wanted or (y.ndim == 2 and y.shape != logits.shape):
         raise ValueError(
@@ -188,6 +195,13 @@ def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     if can_inspect(y) and not 0 <= int(y.min()) <= int(y.max()) < logits.shape[1]:
         raise ValueError(f"class indices must lie in 0 … {logits.shape[1] - 1}, got {int(y.min())} … {int(y.max())}")
     return cross_entropy(logits, y.long())
+
+
+def _several_labels(y: Tensor) -> bool:
+    """Whether rows ``[B, C]`` hold any number of labels each. Read on accelerators, too: a pass over the model follows anyway."""
+    if y.ndim != 2 or not bool(((y == 0) | (y == 1)).all()):
+        return False
+    return y.shape[1] == 1 or bool((y.sum(1) != 1).any())
 
 
 def _normal(values: Tensor) -> Tensor:

@@ -20,10 +20,13 @@ from torch import Generator, Tensor
 from .checks import check_choice, check_whole
 
 
-def resolved(generator: torch.Generator | None) -> torch.Generator:
-    """The generator to draw from: the given one, or a new one for this call, seeded from torch's CPU stream and the rank."""
+def resolved(generator: torch.Generator | None, *, ranks_alike: bool = False) -> torch.Generator:
+    """The generator to draw from: the given one, or a new one for this call, seeded from torch's CPU stream and the rank.
+
+    With ``ranks_alike`` the rank has no influence: for the first weights of networks that all ranks train together.
+    """
     if generator is None:
-        return seeded(int(torch.empty((), dtype=torch.int64, device="cpu").random_()), rank())
+        return seeded(int(torch.empty((), dtype=torch.int64, device="cpu").random_()), 0 if ranks_alike else rank())
     if not hasattr(generator, "device"):
         raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}")
     if generator.device.type != "cpu":

@@ -1,5 +1,6 @@
 """A method of one file is known everywhere; what follows from the registry is up to date."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import multimix as mm
 from made_up import Dummy, add_methods
 from multimix.methods import registry
+from multimix.methods.samix.block import FixedBlock
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), flags=re.DOTALL)
@@ -125,3 +128,31 @@ def test_what_an_entry_says_fits_its_method(known):
     for options in known.examples if known.layout != "points" else ():
         assert set(known.required) <= set(options)
     assert {ours.split()[0] for ours in known.published.values()} <= {*known.options, "kappa"}
+
+
+@pytest.mark.parametrize("known", mm.entries(), ids=lambda known: known.name)
+def test_a_method_survives_as_plain_values(known, tmp_path):
+    for options in (known.recipe, *known.examples):
+        options = {**known.recipe, **options}
+        if any(isinstance(value, torch.nn.Module) for value in options.values()):
+            continue
+        method = known.method(**options)
+        values = json.loads(json.dumps(mm.to_dict(method)))
+        assert mm.create(**values) == method
+        torch.save(mm.to_dict(method), tmp_path / "method.pt")
+        assert mm.create(**torch.load(tmp_path / "method.pt", weights_only=True)) == method
+
+
+def test_a_choice_of_methods_survives_as_plain_values():
+    method = mm.OneOf((mm.CutMix(k=2, p=0.5), mm.ManifoldMixup(layers=("a", None))), (0.3, 0.6))
+    assert mm.create(**json.loads(json.dumps(mm.to_dict(method)))) == method
+
+
+def test_what_has_no_plain_values_is_refused():
+    with pytest.raises(ValueError, match="block is a FixedBlock, which cannot be written as plain values"):
+        mm.to_dict(mm.SAMix(block=FixedBlock(), train_block=False))
+    with pytest.raises(TypeError, match="needs a mixing method, got str"):
+        mm.to_dict("cutmix")
+    for kind in ("os:system", "multimix.sampling:seeded", "dataclasses:dataclass", ""):
+        with pytest.raises(ValueError, match="block must be what multimix.to_dict writes"):
+            mm.create("samix", block={"kind": kind})

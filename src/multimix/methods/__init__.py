@@ -2,7 +2,7 @@
 
 from .base import Method, PairMethod, PathMethod
 from .one_of import OneOf
-from .registry import METHODS, Look, create, entries, register
+from .registry import METHODS, Look, create, entries, register, to_dict
 
 # Made by tools/generate.py: the methods in the order in which they are listed, new ones last.
 # <methods>
@@ -61,5 +61,6 @@ __all__ = [
     "create",
     "entries",
     "register",
+    "to_dict",
 ]
 # </methods>

@@ -136,7 +136,8 @@ class Method(ABC):
         """The method with its networks made where it has only descriptions of them; itself if there is nothing to make.
 
         ``model`` will be trained with it, in so many ``updates`` where they are known, on such ``images [N, C, …]`` as it is
-        given. Without ``learn`` a network does not learn from them, since weights are loaded next.
+        given. Ranks that are seeded alike and given the same images make the same networks; :func:`multimix.broadcast_networks`
+        makes them the same in any case. Without ``learn`` a network does not learn from them, since weights are loaded next.
         """
         described = descriptions(self)
         if not described:
@@ -144,8 +145,9 @@ class Method(ABC):
         check_batch(images)
         check_finite(images, "images")
         check_whole("updates", updates, none=True)
+        start = resolved(generator, ranks_alike=True)
         made: Any = {
-            name: network.make(model, images, updates=updates, generator=resolved(generator), learn=learn)
+            name: network.make(model, images, updates=updates, generator=start, learn=learn)
             for name, network in described.items()
         }
         bound: Method = replace(self, **made)  # type: ignore[type-var]  # methods are dataclasses

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib.metadata import entry_points
+from numbers import Number
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, overload
 
@@ -16,6 +17,7 @@ from torch import Generator, Tensor
 
 from ..checks import check_choice, nearest
 from .base import Method
+from .one_of import OneOf
 
 GROUP = "multimix.methods"
 Layout = Literal["images", "points", "any"]
@@ -151,9 +153,14 @@ def entry(name: str) -> Entry:
 def create(name: str, **options: Any) -> Method:
     """The method registered under ``name`` or one of its aliases, made with ``options``.
 
+    Options may also come as :func:`to_dict` writes them: lists for tuples, dictionaries for methods and descriptions.
+
     >>> create("cutmix", k=5).k
     5
     """
+    options = {given: _from_plain(value, given) for given, value in options.items()}
+    if name == OneOf.name:
+        return OneOf(**options)
     known = entry(name)
     for given in options:
         if given not in known.options:
@@ -164,6 +171,53 @@ def create(name: str, **options: Any) -> Method:
         if missing not in options:
             raise ValueError(f"{name} needs {missing}=")
     return known.method(**options)
+
+
+def to_dict(method: Method) -> dict[str, Any]:
+    """``method`` as plain values, for JSON and for files that load with ``weights_only``; ``create(**values)`` makes it again.
+
+    Networks are not in it: use a description such as ``NewBlock`` and keep ``method.modules.state_dict()`` beside it.
+
+    >>> create(**to_dict(create("cutmix", k=5))) == create("cutmix", k=5)
+    True
+    """
+    if not isinstance(method, Method) or not is_dataclass(method):
+        raise TypeError(f"to_dict needs a mixing method, got {type(method).__name__}")
+    return {"name": method.name, **_options(method)}
+
+
+def _options(value: Any) -> dict[str, Any]:
+    return {option.name: _to_plain(getattr(value, option.name), option.name) for option in fields(value)}
+
+
+def _to_plain(value: Any, name: str) -> Any:
+    if isinstance(value, Method):
+        return to_dict(value)
+    if isinstance(value, tuple | list):
+        return [_to_plain(part, name) for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": f"{type(value).__module__}:{type(value).__qualname__}", **_options(value)}
+    if isinstance(value, Number) and hasattr(value, "item"):
+        return value.item()  # NumPy's
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{name} is a {type(value).__name__}, which cannot be written as plain values")
+
+
+def _from_plain(value: Any, name: str) -> Any:
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return tuple(_from_plain(part, name) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if "name" in value:
+        return create(**value)
+    module, _, kind = str(value.get("kind", "")).partition(":")
+    # Nothing is imported that a file names: of packages with methods, what is loaded already.
+    packages = {known.method.__module__.partition(".")[0] for known in entries()}
+    found = getattr(sys.modules.get(module), kind, None) if module.partition(".")[0] in packages else None
+    if not isinstance(found, type) or not is_dataclass(found):
+        raise ValueError(f"{name} must be what multimix.to_dict writes, got {value!r}")
+    return found(**{option: _from_plain(part, option) for option, part in value.items() if option != "kind"})
 
 
 class _Methods(Sequence[type[Method]]):

@@ -98,7 +98,7 @@ class MixBlock(MaskNetwork):
             self.query, self.key = nn.Conv1d(2 * channels, half, 1), nn.Conv1d(2 * channels, half, 1)
             self.value_in, self.norm = nn.Conv1d(channels, half, 1, bias=False), nn.BatchNorm1d(half)
             self.value_out = nn.Conv1d(half, 1, 1, bias=False)
-        generator = resolved(generator)
+        generator = resolved(generator, ranks_alike=True)
         for linear in (self.query, self.key, self.value_in, self.value_out):
             drawn = torch.randn(linear.weight.shape, generator=generator, device="cpu")
             with torch.no_grad():

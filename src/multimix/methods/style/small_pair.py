@@ -16,7 +16,7 @@ from .adain import StylePair, adain
 
 def small_style_pair(channels: int = 3, width: int = 16, *, generator: Generator | None = None) -> StylePair:
     """An untrained pair for small images and CPUs: features of half the side, with ``2 · width`` channels."""
-    generator = resolved(generator)
+    generator = resolved(generator, ranks_alike=True)
 
     def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
         options = {"stride": stride, "padding": 1, "padding_mode": "replicate", "device": "cpu"}
@@ -53,7 +53,7 @@ def train_style_pair(
         raise ValueError(f"images must be at least 2, floating point, [N, C, H, W], got {images.dtype} {list(images.shape)}")
     if steps < 2 or batch < 1:
         raise ValueError(f"steps must be at least 2 and batch at least 1, got {steps} and {batch}")
-    generator = resolved(generator)
+    generator = resolved(generator, ranks_alike=True)
     pair = small_style_pair(images.shape[1], width, generator=generator)
     modules = nn.ModuleList([pair.encoder, pair.decoder]).to(images.device)
     images = images.detach().float()
