@@ -2,6 +2,7 @@ import pytest
 
 from multimix.lab.data import DATASETS, BadFile
 from multimix.lab.data.check import check
+from multimix.lab.data.reading import PICTURE_FORMATS
 
 
 def states(folder, **options):
@@ -67,7 +68,7 @@ def test_headers_show_some_damage_and_decoding_shows_all(everything, workers):
     (everything / "speech_commands_v0.01/up/0_nohash_0.wav").write_bytes(b"RIFF")
     shallow = states(everything, workers=workers)
     assert shallow["cub200"].state == "wrong"
-    assert shallow["cub200"].lines[3:] == (f"{junk} is not an image",)
+    assert shallow["cub200"].lines[3:] == (f"{junk} is not an image in {', '.join(PICTURE_FORMATS)}",)
     assert shallow["cifar10"].lines[0].endswith("data_batch_3 is missing")
     assert "up/0_nohash_0.wav is no WAV file" in shallow["speech_commands_v1"].lines[-1]
     assert shallow["tiny_imagenet"].state == "partial"

@@ -3,7 +3,7 @@ import torch
 
 from multimix.lab.data import BadFile
 from multimix.lab.data.imagenet import read_imagenet
-from multimix.lab.data.reading import read_picture
+from multimix.lab.data.reading import PICTURE_FORMATS, read_picture
 
 ANNOTATION = "<annotation><filename>x</filename>{}</annotation>"
 OBJECT = "<object><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"
@@ -83,7 +83,7 @@ def test_bad_images_are_skipped_with_a_sentence(tmp_path, write, workers):
     write.tree(tmp_path)
     (tmp_path / "train/bee/2.jpg").write_bytes(b"junk")
     splits = read_imagenet(tmp_path, skip_bad=True, workers=workers)
-    assert splits["train"].skipped == (f"{tmp_path}/train/bee/2.jpg is not an image",)
+    assert splits["train"].skipped == (f"{tmp_path}/train/bee/2.jpg is not an image in {', '.join(PICTURE_FORMATS)}",)
     assert splits["train"].labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4
     assert splits["validation"].skipped == ()
     with pytest.raises(BadFile, match="bee/2.jpg is not an image"):
