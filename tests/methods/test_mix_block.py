@@ -127,11 +127,12 @@ def test_first_weights():
     assert not block.query.bias.any()
     assert block.value_in.bias is None
     assert block.value_out.bias is None
-    state = torch.get_rng_state()
-    again, other = (MixBlock(network(channels=64), "2", 64, generator=g) for g in (seeded(0), None))
+    model, state = network(channels=64), torch.get_rng_state()
+    again = MixBlock(model, "2", 64, generator=seeded(0))
+    assert torch.equal(torch.get_rng_state(), state)
+    other = MixBlock(model, "2", 64)
     assert torch.equal(again.value_out.weight, block.value_out.weight)
     assert not torch.equal(other.value_out.weight, block.value_out.weight)
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_weights_that_are_trained_are_not_the_copys():
