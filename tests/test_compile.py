@@ -78,6 +78,46 @@ def test_compiled_after_mix_points_is_right():
     assert counter.frame_count == frames, "nothing is compiled again once every layer has been seen"
 
 
+class CallingLayer(nn.Module):
+    """Overrides ``__call__``, as the layers of transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+
+    def __call__(self, *args, **options):
+        return super().__call__(*args, **options)
+
+    def forward(self, z):
+        return torch.tanh(self.inner(z))
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.head = nn.ModuleList([CallingLayer() for _ in range(3)]), nn.Linear(6, 5)
+
+    def forward(self, z):
+        for layer in self.layers:
+            z = layer(z)
+        return self.head(z)
+
+
+@pytest.mark.parametrize("layer", ["layers.1", "layers.1.inner"])
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_every_call_of_a_compiled_model_is_mixed_whatever_its_layers_are(layer):
+    """From the second call on the hooks were once taken for unchanged, and nothing was mixed."""
+    torch.compiler.reset()
+    model, x, y = Layers(), torch.randn(4, 6, generator=seeded(0)), torch.arange(4)
+    method = mm.ManifoldMixup(k=2, layers=(layer,))
+    with mm.MixPoints(model, method.layers):
+        compiled = torch.compile(model, backend="eager")
+        for seed in range(3):
+            logits, _ = mm.mixed_logits(compiled, method, x, y, generator=seeded(seed))
+            torch.testing.assert_close(logits, mm.mixed_logits(model, method, x, y, generator=seeded(seed))[0])
+            torch.testing.assert_close(compiled(x), model(x))
+
+
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("layer", ["0", "1"])
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")

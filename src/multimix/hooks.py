@@ -64,7 +64,8 @@ class MixPoints(Hooks):
         logits, target = mixed_logits(compiled, method, x, y)
 
     Idle without mixing. ``remove``, or leaving a ``with`` block, takes them off again. A copy of the model, such as a moving
-    average of its weights, or one that was saved and loaded, has no mix points until you make some.
+    average of its weights, or one that was saved and loaded, has no mix points until you make some. For the whole process they
+    set ``torch._dynamo.config.skip_nnmodule_hook_guards = False``, without which the compiler does not see mixing come and go.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[str | None]) -> None:
@@ -79,6 +80,11 @@ class MixPoints(Hooks):
         # Mixing itself stays out of the compiled graphs: for some layers torch 2.13's inductor fuses the backward pass of the
         # gather with its reader, and the gradients of the layers before come out wrong, without an error.
         self.mixed = torch.compiler.disable(mixed_output)  # type: ignore[no-untyped-call]
+        # By default the compiler takes hooks for things that never change: a graph that was compiled with one plan, or without,
+        # would run again with the next, depending on where the layer is and on whether its class overrides __call__.
+        from torch._dynamo import config
+
+        config.skip_nnmodule_hook_guards = False
         self._core = weakref.ref(core)
         self._lock = Lock()
         _installed[core] = self

@@ -127,11 +127,10 @@ def test_first_weights():
     assert not block.query.bias.any()
     assert block.value_in.bias is None
     assert block.value_out.bias is None
-    models = [network(channels=64), network(channels=64)]
-    state = torch.get_rng_state()
-    again = MixBlock(models[0], "2", 64, generator=seeded(0))
+    model, state = network(channels=64), torch.get_rng_state()
+    again = MixBlock(model, "2", 64, generator=seeded(0))
     assert torch.equal(torch.get_rng_state(), state)
-    other = MixBlock(models[1], "2", 64)
+    other = MixBlock(model, "2", 64)
     assert torch.equal(again.value_out.weight, block.value_out.weight)
     assert not torch.equal(other.value_out.weight, block.value_out.weight)
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import threading
 
 import pytest
 import torch
@@ -156,7 +157,10 @@ def test_clear_sentences():
     with pytest.raises(ValueError, match="update needs the model that this is a copy of"):
         MomentumEncoder(model, "norm").update(nn.Linear(2, 2))
     with mm.MixPoints(model, ("norm",)):
-        MomentumEncoder(model, "norm")  # the copy's hooks are idle
+        MomentumEncoder(model, "norm")
+    model.lock = threading.Lock()
+    with pytest.raises(ValueError, match="the model cannot be copied .*: copy it before a forward pass changes it"):
+        MomentumEncoder(model, "norm")
     for times, word in ((0, "did not run"), (2, "ran more than once")):
         with pytest.raises(MixingError, match=f"layer 'part' {word}"):
             MomentumEncoder(Odd(times), "part").features(images())

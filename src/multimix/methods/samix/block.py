@@ -292,9 +292,7 @@ class MomentumEncoder(nn.Module):
             # In float32 at least: a step of a thousandth is lost on most weights in half precision.
             self.copy = at_least_single(deepcopy(core)).requires_grad_(False).eval()
         except (TypeError, RuntimeError) as error:
-            raise ValueError(
-                f"the model cannot be copied ({error}): copy it before MixPoints or a forward pass changes it"
-            ) from error
+            raise ValueError(f"the model cannot be copied ({error}): copy it before a forward pass changes it") from error
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def train(self, mode: bool = True) -> "MomentumEncoder":
