@@ -146,3 +146,14 @@ def test_the_papers_error_of_an_arm_of_a_recipe():
     assert paper_error("cifar100_resnext29_4_24", "large_batch", 5) == (33.45, 0.11)
     assert paper_error("imagenet", "puzzlemix", 5) == (22.29, None)
     assert paper_error("imagenet", "sage", 1) is None
+
+
+def test_no_claim_contradicts_the_papers_own_numbers():
+    for one in EXHIBITS:
+        for claim in one.claims:
+            column = one.columns[claim.column]
+            if not isinstance(claim.second, float) and {claim.first, claim.second} <= set(column.paper):
+                assert (column.paper[claim.first].mean < column.paper[claim.second].mean) == column.lower, claim.words
+    assert len(exhibit("table", "VIII").claims) == 8  # input mixup has the least ECE
+    assert len(exhibit("table", "V").claims) == 17  # under replacement co-mixup is ahead
+    assert len(exhibit("table", "VI").claims) == 90  # one reading counts

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..terminal import bar, note
-from .options import FollowName, RunFolders, run_rows
+from .options import PAPER, FollowName, RunFolders, run_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SIZE = 256
 DEMO = Path("multimix-demo")
+REPRODUCED = PAPER / "spiral"
 
 
 def figure(
@@ -63,6 +64,8 @@ def figure(
     if chosen is not None and not of_pictures and a is not None:
         raise ValueError(f"{chosen.label} is not made of two pictures, as Fig. 2 and 3 are: leave out {str(a)!r}")
     pair = _pair(a, b)
+    if demo == DEMO and not demo.exists() and REPRODUCED.exists():
+        demo = REPRODUCED
     rows, known = ([], {}) if of_pictures else (run_rows(runs), read_demo(demo))
     if chosen is None:
         Console().print(listing(rows, known, FIGURES))

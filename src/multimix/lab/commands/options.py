@@ -16,6 +16,7 @@ def option(words: str, metavar: str | None = None, *, default: str | None = None
 
 
 RUNS = Path("multimix-runs")
+PAPER = Path("multimix-paper")  # of multimix reproduce
 
 RecipeName = Annotated[str, option("Which table or figure; multimix list recipes names them.", "RECIPE")]
 Seeds = Annotated[tuple[int, ...], option("One training for each.", "SEED …")]
@@ -29,7 +30,9 @@ Rebuild = Annotated[bool, option("Make tables and figures again from the results
 FollowName = Annotated[
     Literal["text", "code"], option("Which is right where the paper's text and the code of its authors and baselines differ.")
 ]
-RunFolders = Annotated[tuple[Path, ...], option("Folders of results or of runs.", "FOLDER …", default=f"{RUNS}, if it is there")]
+RunFolders = Annotated[
+    tuple[Path, ...], option("Folders of results or of runs.", "FOLDER …", default=f"{RUNS} and {PAPER}, if they are there")
+]
 Trust = Annotated[
     tuple[str, ...],
     option("Import paths of networks that the folders of runs may name; their code is run.", "PACKAGE:CLASS …", default="none"),
@@ -52,11 +55,11 @@ def data_folder(given: Path | None) -> Path:
 
 
 def run_rows(places: Sequence[Path]) -> list[Any]:
-    """The rows of all finished runs in ``places``, which must be there; without any those of the usual folder, if it is there."""
+    """The rows of all finished runs in ``places``, which must be there; without any those of the usual folders, if they are."""
     from ..evaluation.cache import collect_runs
     from ..terminal import note
 
-    return collect_runs(places or ([RUNS] if (RUNS / "results.jsonl").exists() else []), note)
+    return collect_runs(places or [folder for folder in (RUNS, PAPER) if (folder / "results.jsonl").exists()], note)
 
 
 def changes_of(words: Sequence[str]) -> dict[str, str]:

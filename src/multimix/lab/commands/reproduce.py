@@ -1,17 +1,17 @@
 """`multimix reproduce`."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ..terminal import note, tell
-from .options import DataFolder, FollowName, OutFolder, Rebuild, ScaleName, data_folder, option
-
-OUT = Path("multimix-paper")
+from .options import PAPER, DataFolder, FollowName, OutFolder, Rebuild, data_folder, option
 
 
 def reproduce(
     *,
-    scale: ScaleName = "small",
+    scale: Annotated[
+        Literal["paper", "small", "smoke"],
+        option("The paper's setting (GPUs), a reduced study (about a day on one core), or minutes to see that it runs."),
+    ] = "small",
     only: Annotated[
         tuple[str, ...], option("Tables I … VIII and figures fig2 … fig8, or their names.", "WHAT …", default="all")
     ] = (),
@@ -21,7 +21,7 @@ def reproduce(
     rebuild: Rebuild = False,
     jobs: Annotated[int, option("Runs at a time, each in a process of its own.", "N")] = 1,
     data: DataFolder = None,
-    out: OutFolder = OUT,
+    out: OutFolder = PAPER,
 ) -> None:
     """All of the paper by one command: train and measure what Tables I–VIII and Figures 2–8 need, and write one page.
 
@@ -37,6 +37,7 @@ def reproduce(
     """
     from rich.console import Console
 
+    from ..data import dataset
     from ..reproduce.page import write_page
     from ..reproduce.plan import SEEDS, choose, cost_table, make_plan
     from ..reproduce.run import carry_out
@@ -51,7 +52,9 @@ def reproduce(
         chosen, scale=scale, follow=follow, seeds=seeds or SEEDS[scale], data=folder, cache=out.absolute() / "cache"
     )
     for name, reason in planned.missing.items():
-        note(f"missing: {name} ({reason}); multimix data fetch {name} --folder {folder} brings it, or says why not")
+        entry = dataset(name)
+        way = f"multimix data fetch {name} --folder {folder}" if entry.sources else entry.not_fetched or "it cannot be fetched"
+        note(f"missing: {name} ({reason}); {way}")
     failed: tuple[str, ...] = ()
     if not rebuild:
         left = unfinished(planned.runs, out, note)

@@ -59,6 +59,7 @@ class FilledTable:
     scale: Scale
     cells: Mapping[tuple[int, int], Entry]
     notes: tuple[str, ...]
+    follow: Follow = "text"
 
     @property
     def judged(self) -> list[Judged]:
@@ -96,7 +97,7 @@ def fill(table: Exhibit, scale: Scale, rows: Rows, demo: Demo, follow: Follow = 
             else:
                 cells[i, j] = _entry(row, column, wholes[column.recipe], scale)
     notes = spiral.notes if DEMO in table.recipes else tuple(_notes_on_runs(table, wholes))
-    return FilledTable(table, scale, cells, (*notes, *_what_is_missing(table, scale, cells)))
+    return FilledTable(table, scale, cells, (*notes, *_what_is_missing(table, scale, cells, follow)), follow)
 
 
 def _entry(row: PaperRow, column: Column, whole: Aggregate, scale: Scale) -> Entry:
@@ -140,13 +141,13 @@ def _notes_on_runs(table: Exhibit, wholes: Mapping[str, Aggregate]) -> Iterator[
                 yield f"{name}: {note}"
 
 
-def _what_is_missing(table: Exhibit, scale: Scale, cells: Mapping[tuple[int, int], Entry]) -> Iterator[str]:
+def _what_is_missing(table: Exhibit, scale: Scale, cells: Mapping[tuple[int, int], Entry], follow: Follow) -> Iterator[str]:
     """The commands that would fill the cells that are empty."""
     missing = {table.columns[j].evaluator for (_, j), entry in cells.items() if entry.state == NOT_EVALUATED}
     yield from (f"{NOT_EVALUATED}: multimix evaluate RUNS --on {name}" for name in table.evaluators if name in missing)
     if any(entry.state == NOT_RUN for entry in cells.values()):
         word = table.label.split()[1] if table.kind == "table" else f"fig{table.number}"
-        yield f"{NOT_RUN}: multimix reproduce --only {word} --scale {scale}"
+        yield f"{NOT_RUN}: multimix reproduce --only {word} --scale {scale}{' --follow code' if follow == 'code' else ''}"
 
 
 def _runs(lines: Sequence[Line]) -> str:
@@ -187,7 +188,7 @@ def _columns(filled: FilledTable, place: int) -> list[tuple[str, Sequence[Cell]]
         )
     tests = {one.claim.second: one for one in filled.judged if one.claim.column == place}
     if filled.paper.kind == "table" and any(one.test for one in tests.values()):
-        columns.append(("multi-mix (minus it)", [_tested(tests.get(row.key), column) for row in rows]))
+        columns.append(("multi-mix (minus this row)", [_tested(tests.get(row.key), column) for row in rows]))
     return columns
 
 
@@ -226,7 +227,10 @@ def _notes(filled: FilledTable) -> list[str]:
     notes += _best_means(filled)
     if filled.scale != "paper" and any(entry.paper is not None for entry in cells):
         notes.append(f"the paper's numbers are of its own scale and do not compare with those of this {filled.scale} scale")
-    return [*notes, *filled.notes, *table.notes]
+    if filled.follow == "text":
+        return [*notes, *filled.notes, *table.notes]
+    followed = "where the paper's text and the code of its authors and baselines differ, the code was followed (--follow code)"
+    return [*notes, followed, *filled.notes, *(note for note in table.notes if "--follow code" not in note)]
 
 
 def _units(table: Exhibit) -> Iterator[str]:
