@@ -60,17 +60,17 @@ def test_the_page_has_room_on_every_screen(reproduced, width, tmp_path):
 
 def test_killed_and_resumed_it_gives_the_same_page(tmp_path):
     folder = data()
-    words = ["reproduce", "--scale", "smoke", "--only", "II", "fig8", "--data", folder, "--out"]
+    words = ["reproduce", "--scale", "smoke", "--only", "II", "--data", folder, "--out"]
     command = [sys.executable, "-m", "multimix.lab.cli", *words, str(tmp_path / "killed")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     results = tmp_path / "killed" / "results.jsonl"
-    while process.poll() is None and not (results.exists() and results.read_text().count("\n") >= 3):
+    while process.poll() is None and not (results.exists() and results.read_text().count("\n") >= 2):
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert 3 <= results.read_text().count("\n") < 9
+    assert 2 <= results.read_text().count("\n") < 5
     for name in ("killed", "whole"):
         assert main([*words, str(tmp_path / name)]) == 0
-    killed, whole = ((tmp_path / name / "paper-smoke-II-fig8.html").read_text() for name in ("killed", "whole"))
+    killed, whole = ((tmp_path / name / "paper-smoke-II.html").read_text() for name in ("killed", "whole"))
     assert killed == whole
