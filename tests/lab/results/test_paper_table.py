@@ -208,3 +208,16 @@ def test_the_page_has_room_on_every_screen(width, tmp_path):
         "19.89",
     ):
         assert words in seen["text"]
+
+
+def test_a_table_of_many_measurements_is_two_tables_on_a_page():
+    rows = [
+        result_row(RECIPES["imagenet"], arm, 1, 0, scale="small", evaluations={"transfer": {"numbers": {"accuracy_2": value}}})
+        for arm, value in (("none", 50.0), ("mixup", 55.25))
+    ]
+    text = page(fill(exhibit("table", "VI"), "small", rows, {}))
+    assert text.count("<table") == 3  # ours, the paper's, verdicts
+    assert "<td>55.25 n = 1</td>" in text
+    assert text.count("<td>74.72</td>") == 1
+    assert text.count(">step 2 (class)</th>") == 1
+    assert "step 3 (class)</th>" not in text  # nobody has it

@@ -17,7 +17,7 @@ from ..recipes.base import Follow, Scale, arm_names
 from ..statistics import Summary, summary
 from ..storage import write_files
 from .claims import RULE, Judged, judge, verdict_table
-from .page import document, picture, subheading
+from .page import details, document, picture, subheading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
 from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
@@ -25,6 +25,7 @@ from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_
 NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
 NOT_HERE = "not in this version"
+WIDE = 4  # measurements of which each has a table of its own on a page
 COLUMNS = 3  # measurements side by side: with the paper's number and the test beside each there is room for no more
 
 
@@ -295,11 +296,32 @@ def page(filled: FilledTable, figures: Mapping[str, bytes] = {}) -> str:
 
 def page_parts(filled: FilledTable) -> list[str]:
     """The table for a page: one measurement at a time has room there without scrolling, and its name for a heading."""
+    if len(filled.paper.columns) > WIDE:
+        return _wide_parts(filled)
     made = [verdict_table(filled.judged, "", None).html()[0]] if filled.paper.kind == "figure" else []
     shown = [table for table in tables(filled, 1) if table.heads[0] == "method"]
     for table, column in zip(shown, filled.paper.columns, strict=True):
         made += [subheading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
     return made
+
+
+def _wide_parts(filled: FilledTable) -> list[str]:
+    """Many measurements: ours in one table, without those that nobody has, the paper's in another, verdicts folded away."""
+    rows, columns = filled.paper.rows, filled.paper.columns
+    there = [j for j in range(len(columns)) if any(filled.cells[i, j].values for i in range(len(rows)))]
+    # Two readings of one number of the paper share it.
+    papers = {id(column.paper): column for column in reversed(columns) if column.paper}
+    shown = list(reversed(papers.values()))
+    ours = [[row.label, *(_joined(_ours(filled.cells[i, j], columns[j])) for j in there)] for i, row in enumerate(rows)]
+    theirs = [[row.label, *(_joined(_paper(column.paper.get(row.key))) for column in shown)] for row in rows]
+    made = [subheading("ours"), *Table("", ["method", *(columns[j].head for j in there)], ours).html()] if there else []
+    heads = [column.head.partition(" (")[0] for column in shown]
+    made += [subheading("the paper's"), *Table("", ["method", *heads], theirs, _notes(filled)).html()]
+    return [*made, details("verdict on every claim", verdict_table(filled.judged, "").html()[0])]
+
+
+def _joined(cell: Cell) -> str:
+    return " ".join(filter(None, parts(cell)))
 
 
 def write_exhibit(filled: FilledTable, out: Path, figures: Mapping[str, bytes] = {}) -> list[Path]:
