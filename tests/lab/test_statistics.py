@@ -1,9 +1,10 @@
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from multimix.lab.statistics import paired, summary
+from multimix.lab.statistics import effect_over_groups, equivalence, paired, summary
 
 
 def test_summary_by_hand():
@@ -42,3 +43,71 @@ def test_degenerate_comparisons():
         paired([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="no values"):
         summary([])
+
+
+def simulated(rng, effect, groups=4, seeds=8, noise=0.6):
+    """Errors with a truth that is known: groups and seeds differ, and the first of each pair is higher by ``effect``."""
+    group, seed = 3 * rng.normal(size=(groups, 1, 1)), rng.normal(size=(1, seeds, 1))
+    values = 70 + group + seed + noise * rng.normal(size=(groups, seeds, 2))
+    values[..., 0] += effect
+    return {str(g): {s: tuple(values[g, s]) for s in range(seeds)} for g in range(groups)}
+
+
+def test_effect_is_that_of_least_squares_with_a_constant_per_seed():
+    pairs = simulated(np.random.default_rng(0), -0.4, groups=3, seeds=5)
+    rows, y = [], []
+    for g, group in enumerate(pairs.values()):
+        for s, both in group.items():
+            for treated, value in zip((1, 0), both, strict=True):
+                rows.append([treated, *np.eye(3)[g], *np.eye(5)[s][1:]])
+                y.append(value)
+    design, y = np.array(rows), np.array(y)
+    solution, (rest,), rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    error = math.sqrt(rest / (len(y) - rank) * np.linalg.inv(design.T @ design)[0, 0])
+    effect = effect_over_groups(pairs)
+    assert effect.mean == pytest.approx(solution[0])
+    assert effect.error == pytest.approx(error)
+    assert (effect.n, effect.freedom) == (15, len(y) - rank)
+
+
+def test_effect_needs_the_same_seeds_everywhere():
+    with pytest.raises(ValueError, match="every group needs the same seeds"):
+        effect_over_groups({"a": {0: (1.0, 2.0), 1: (1.0, 2.0)}, "b": {0: (1.0, 2.0), 2: (1.0, 2.0)}})
+
+
+def test_the_intervals_of_effects_cover_the_truth():
+    rng = np.random.default_rng(1)
+    effects = [effect_over_groups(simulated(rng, -0.7)) for _ in range(2000)]
+    covered = sum(abs(effect.mean + 0.7) < effect.half for effect in effects)
+    assert stats.binomtest(covered, 2000, 0.95).pvalue > 1e-4
+
+
+def rate_of_equivalence(truth, noise, margin, n, times=4000):
+    values = truth + noise * np.random.default_rng(2).normal(size=(times, n))
+    found = [equivalence(v.mean(), v.std(ddof=1) / math.sqrt(n), n - 1, margin) for v in values]
+    for one in found[:50]:
+        assert (one.p < 0.05) == (-margin < one.low and one.high < margin)
+    return sum(one.p < 0.05 for one in found)
+
+
+def test_size_of_the_test_for_equivalence_at_the_margin():
+    for truth in (0.5, -0.5):
+        wrong = rate_of_equivalence(truth, 0.2, 0.5, 8)
+        assert stats.binomtest(wrong, 4000, 0.05).pvalue > 1e-4
+
+
+def test_power_of_the_test_for_equivalence_where_there_is_no_difference():
+    # The chance that both one-sided tests reject, over the law of the sample's mean and standard deviation.
+    n, noise, margin = 8, 0.4, 0.5
+    error = noise / math.sqrt(n)
+    spread = np.sqrt(stats.chi2(n - 1).ppf((np.arange(4000) + 0.5) / 4000) / (n - 1))
+    room = np.maximum(margin - stats.t(n - 1).ppf(0.95) * error * spread, 0) / error
+    power = float((2 * stats.norm.cdf(room) - 1).mean())
+    assert stats.binomtest(rate_of_equivalence(0.0, noise, margin, n), 4000, power).pvalue > 1e-4
+    assert 0.8 < power < 0.99
+
+
+def test_equivalence_without_spread_is_not_judged():
+    assert math.isnan(equivalence(0.0, 0.0, 3, 0.5).p)
+    with pytest.raises(ValueError, match="margin must be above 0, got 0"):
+        equivalence(0.0, 1.0, 3, 0)

@@ -77,6 +77,56 @@ def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> P
     return paired([first[seed] for seed in common], [second[seed] for seed in common]) if len(common) > 1 else None
 
 
+class Equivalence(NamedTuple):
+    """Two one-sided t-tests: ``p`` that a mean is outside ±``margin``, and its 90 % interval, inside ±margin where p < 0.05."""
+
+    margin: float
+    p: float
+    low: float
+    high: float
+
+
+def equivalence(mean: float, error: float, freedom: float, margin: float) -> Equivalence:
+    """Whether a mean with standard ``error`` and so many degrees of freedom lies within ±``margin``."""
+    if not margin > 0:
+        raise ValueError(f"margin must be above 0, got {margin}")
+    if math.isnan(error) or error == 0:  # one value, or equal ones: no spread to judge by
+        return Equivalence(margin, math.nan, math.nan, math.nan)
+    law = stats.t(freedom)
+    half = float(law.ppf(0.95)) * error
+    return Equivalence(margin, float(law.sf((margin - abs(mean)) / error)), mean - half, mean + half)
+
+
+class Effect(NamedTuple):
+    """``mean`` ± ``half`` (95 %) of a treatment in a model with blocks; ``error`` is its standard error."""
+
+    n: int
+    mean: float
+    half: float
+    error: float
+    freedom: int
+    p: float
+
+
+def effect_over_groups(pairs: Mapping[str, Mapping[int, tuple[float, float]]]) -> Effect:
+    """First minus second over all groups and seeds: ``value ~ group + treatment`` with the seed as a random effect.
+
+    ``pairs[group][seed]`` holds both values; every group needs the same seeds. For such balanced data the estimate by restricted
+    maximum likelihood is that of least squares with a constant for every seed (where seeds differ at all), so this is solved.
+    """
+    seeds = [sorted(group) for group in pairs.values()]
+    if not seeds or len(seeds[0]) < 2 or any(own != seeds[0] for own in seeds):
+        raise ValueError(f"every group needs the same seeds, at least two, got {dict(zip(pairs, seeds, strict=True))}")
+    values = np.array([[group[seed] for seed in seeds[0]] for group in pairs.values()])  # [group, seed, treatment]
+    groups, count, _ = values.shape
+    fitted = sum(values.mean(axis=axes, keepdims=True) for axes in ((1, 2), (0, 2), (0, 1))) - 2 * values.mean()
+    freedom = values.size - (groups + count)
+    error = math.sqrt(float(((values - fitted) ** 2).sum()) / freedom * 2 / (groups * count))
+    mean = float((values[..., 0] - values[..., 1]).mean())
+    p = float(2 * stats.t.sf(abs(mean) / error, freedom)) if error else math.nan
+    return Effect(groups * count, mean, float(stats.t.ppf(0.975, freedom)) * error, error, freedom, p)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values corrected by Holm's step-down rule, in the order given: all may then be read at one level together.
 
