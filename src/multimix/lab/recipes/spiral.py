@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...methods import ManifoldMixup, Method, NoMix
 
@@ -21,7 +21,8 @@ class SpiralSettings:
     """Data and training. The paper states the first six and leaves the others open; those are chosen to train reliably.
 
     ``noise`` is the standard deviation per coordinate, ``flipped`` counts wrong training labels, ``decay`` is the l2 term that
-    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU.
+    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU (0 is ReLU, None is tanh). Points are uniform in the angle, which on this
+    spiral is the radius, too, or along the arm: its arc. ``per_pair`` draws λ for every pair.
     """
 
     samples: int = 1000
@@ -32,9 +33,11 @@ class SpiralSettings:
     batch: int = 256
     turns: float = 1.0
     noise: float = 0.03
-    slope: float = 0.1
+    slope: float | None = 0.1
     decay: float = 1e-4
     alpha: float = 1.0
+    uniform_in: Literal["angle", "arc"] = "angle"
+    per_pair: bool = False
 
     def __post_init__(self) -> None:
         for name, holds, rule in (
@@ -49,7 +52,8 @@ class SpiralSettings:
             ("alpha", 0 < self.alpha < math.inf, "be above 0"),
             ("noise", 0 <= self.noise < math.inf, "be at least 0"),
             ("decay", 0 <= self.decay < math.inf, "be at least 0"),
-            ("slope", 0 < self.slope < 1, "lie between 0 and 1"),
+            ("slope", self.slope is None or 0 <= self.slope < 1, "be None, or at least 0 and below 1"),
+            ("uniform_in", self.uniform_in in ("angle", "arc"), "be angle or arc"),
         ):
             if not holds:
                 raise ValueError(f"{name} must {rule}, got {getattr(self, name)}")
@@ -66,7 +70,9 @@ class SpiralArm(NamedTuple):
 
     def method(self, settings: SpiralSettings) -> Method:
         """The library's method that the arm trains with."""
-        return ManifoldMixup(k=self.k, alpha=settings.alpha, layers=MIXED_LAYERS) if self.k else NoMix()
+        if self.k == 0:
+            return NoMix()
+        return ManifoldMixup(k=self.k, alpha=settings.alpha, layers=MIXED_LAYERS, per_pair=settings.per_pair)
 
 
 NONE = SpiralArm("none", "none", "no mixup", 0, 90.67)

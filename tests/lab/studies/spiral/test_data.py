@@ -48,14 +48,18 @@ def test_radius_is_uniform_in_both_splits_and_both_arms():
 @pytest.mark.parametrize("noise", [0.03, 0.2])
 def test_noise_is_gaussian_with_the_stated_deviation_and_independent_in_both_coordinates(noise):
     label = torch.arange(2).repeat_interleave(2000)
-    noisy, clean = (spiral_points(label, 1.5, sd, torch.Generator().manual_seed(7)) for sd in (noise, 0.0))
+    noisy, clean = (
+        spiral_points(label, SpiralSettings(turns=1.5, noise=sd), torch.Generator().manual_seed(7)) for sd in (noise, 0.0)
+    )
     drawn = ((noisy - clean) / noise).numpy()
     assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-3
     assert stats.pearsonr(drawn[:, 0], drawn[:, 1]).pvalue > 1e-3
 
 
 def test_more_turns_wind_further():
-    data = spiral_points(torch.zeros(50, dtype=torch.long), 2.0, 0.0, torch.Generator().manual_seed(0))
+    data = spiral_points(
+        torch.zeros(50, dtype=torch.long), SpiralSettings(turns=2.0, noise=0.0), torch.Generator().manual_seed(0)
+    )
     for a, b in data.tolist():
         radius = math.hypot(a, b)
         assert a == pytest.approx(radius * math.cos(4 * math.pi * radius), abs=1e-12)
@@ -85,10 +89,17 @@ def test_draws_leave_the_global_stream_alone():
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"rate": 0.0}, "rate must be above 0, got 0.0"),
         ({"noise": -1.0}, "noise must be at least 0, got -1.0"),
-        ({"slope": 1.0}, "slope must lie between 0 and 1, got 1.0"),
+        ({"slope": 1.0}, "slope must be None, or at least 0 and below 1, got 1.0"),
         ({"alpha": math.nan}, "alpha must be above 0, got nan"),
     ],
 )
 def test_settings_that_cannot_be_used_are_one_sentence(wrong, sentence):
     with pytest.raises(ValueError, match="^" + sentence.replace("…", ".") + "$"):
         SpiralSettings(**wrong)
+
+
+@pytest.mark.parametrize(("uniform_in", "power"), [("angle", 1), ("arc", 2)])
+def test_the_law_of_the_radius(uniform_in, power):
+    settings = SpiralSettings(noise=0.0, turns=1.5, uniform_in=uniform_in)
+    radius = spiral_points(torch.ones(4000, dtype=torch.long), settings, torch.Generator().manual_seed(0)).norm(dim=1)
+    assert stats.kstest(radius**power, "uniform").pvalue > 1e-3

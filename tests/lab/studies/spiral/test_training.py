@@ -66,6 +66,7 @@ def test_rows_and_nets_are_the_same_numbers():
 
 
 OTHER = {"slope": 0.3, "decay": 0.02, "alpha": 0.4, "rate": 0.003, "batch": 90, "turns": 1.5, "noise": 0.1, "flipped": 7}
+TANH = {"slope": None, "per_pair": True, "uniform_in": "arc", "alpha": 2.0, "decay": 1e-3}
 
 
 def train_plainly(method, settings, seed, dtype):
@@ -85,7 +86,15 @@ def train_plainly(method, settings, seed, dtype):
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
-@pytest.mark.parametrize(("options", "dtype", "tolerance"), [(OTHER, torch.float64, 1e-12), ({}, torch.float32, 2e-3)])
+@pytest.mark.parametrize(
+    ("options", "dtype", "tolerance"),
+    [
+        (OTHER, torch.float64, 1e-12),
+        (TANH, torch.float64, 1e-12),
+        ({"slope": 0.0}, torch.float64, 1e-12),
+        ({}, torch.float32, 2e-3),
+    ],
+)
 def test_each_network_is_trained_as_a_plain_one(arm, options, dtype, tolerance):
     settings = SpiralSettings(epochs=11, **options)
     method = arm.method(settings)
@@ -113,16 +122,15 @@ def test_every_model_has_its_own_plans_and_both_layers_occur():
     again = [torch.Generator().manual_seed(seed) for seed in range(3)]
     layers = set()
     for _ in range(10):
-        plans = stack_plans(K5.method(settings), settings, x, generators)
+        plans = stack_plans(K5.method(settings), x, generators)
         for place, generator in enumerate(again):
             plan = K5.method(settings).plan(x[place].T, generator=generator)
             layers.add(plan.layer)
             assert torch.equal(plans.partner[place, 0], plan.partner)
             assert torch.equal(plans.lam[place].flatten(), plan.share.flatten().float())
-            slopes = (1.0, 0.1) if plan.layer == "layer1" else (0.1, 1.0)
-            assert (float(plans.before[place]), float(plans.after[place])) == pytest.approx(slopes)
+            assert bool(plans.first[place]) == (plan.layer == "layer1")
     assert layers == set(MIXED_LAYERS)
-    assert stack_plans(NONE.method(settings), settings, x, generators) is None
+    assert stack_plans(NONE.method(settings), x, generators) is None
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)

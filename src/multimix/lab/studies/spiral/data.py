@@ -29,7 +29,7 @@ def spiral_data(settings: SpiralSettings, seed: int) -> SpiralData:
     """The data of one seed: balanced splits, then exactly ``flipped`` wrong training labels; the test labels stay clean."""
     generator = seeded(seed, DATA)
     label = torch.arange(CLASSES).repeat_interleave(settings.samples // CLASSES)
-    x = spiral_points(label, settings.turns, settings.noise, generator)
+    x = spiral_points(label, settings, generator)
     # Points are independent within a class, so the first ones of each class are as good a sample as any.
     in_class = torch.arange(settings.samples) % (settings.samples // CLASSES)
     train = in_class < settings.train // CLASSES
@@ -38,9 +38,11 @@ def spiral_data(settings: SpiralSettings, seed: int) -> SpiralData:
     return SpiralData(x[train], torch.where(flipped, 1 - label[train], label[train]), flipped, x[~train], label[~train])
 
 
-def spiral_points(label: Tensor, turns: float, noise: float, generator: Generator) -> Tensor:
-    """``[N, 2]``: radius u and angle 2π·turns·u (+π for label 1) with u uniform on 0 … 1, plus Gaussian noise."""
+def spiral_points(label: Tensor, settings: SpiralSettings, generator: Generator) -> Tensor:
+    """``[N, 2]``: radius u and angle 2π·turns·u (+π for label 1), u on 0 … 1 uniform or a root of it, plus Gaussian noise."""
     u = torch.rand(len(label), dtype=torch.float64, generator=generator)
-    angle = 2 * math.pi * turns * u + math.pi * label.double()
+    if settings.uniform_in == "arc":
+        u = u.sqrt()  # the arc grows with the square of the angle, but for the first part of a turn
+    angle = 2 * math.pi * settings.turns * u + math.pi * label.double()
     clean = torch.stack([u * angle.cos(), u * angle.sin()], dim=1)
-    return clean + noise * torch.randn(len(label), 2, dtype=torch.float64, generator=generator)
+    return clean + settings.noise * torch.randn(len(label), 2, dtype=torch.float64, generator=generator)

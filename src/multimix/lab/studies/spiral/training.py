@@ -32,18 +32,21 @@ BLOCK = 64
 class SpiralNet(nn.Sequential):
     """``layer1`` … ``layer8`` (linear and LeakyReLU) and ``out``: points ``[B, 2]`` → logits ``[B, 2]``; He normal, biases 0.
 
-    Initial weights are drawn in float64 from ``generator`` alone, so both precisions begin at the same point.
+    Without ``slope`` the activation is tanh, and the start is Glorot's. Initial weights are drawn in float64 from ``generator`` alone, so both precisions begin at the same point.
     """
 
-    def __init__(self, slope: float, generator: Generator, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, slope: float | None, generator: Generator, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         for number, (outputs, inputs) in enumerate(SHAPES, start=1):
             # By way of "meta", because the usual constructor would draw from torch's global stream.
             linear = nn.Linear(inputs, outputs, dtype=torch.float64, device="meta").to_empty(device="cpu")
-            nn.init.kaiming_normal_(linear.weight, a=slope, nonlinearity="leaky_relu", generator=generator)
+            if slope is None:
+                nn.init.xavier_normal_(linear.weight, generator=generator)
+            else:
+                nn.init.kaiming_normal_(linear.weight, a=slope, nonlinearity="leaky_relu", generator=generator)
             nn.init.zeros_(linear.bias)
             if number <= DEPTH:
-                self.add_module(f"layer{number}", nn.Sequential(linear, nn.LeakyReLU(slope)))
+                self.add_module(f"layer{number}", nn.Sequential(linear, nn.Tanh() if slope is None else nn.LeakyReLU(slope)))
             else:
                 self.add_module("out", linear)
         self.to(dtype)
@@ -54,7 +57,7 @@ def net_weights(net: SpiralNet) -> Tensor:
     return nn.utils.parameters_to_vector(net.parameters()).detach()
 
 
-def net_with_weights(weights: Tensor, slope: float) -> SpiralNet:
+def net_with_weights(weights: Tensor, slope: float | None) -> SpiralNet:
     """The network whose parameters are ``weights [326]``."""
     net = SpiralNet(slope, torch.Generator(), weights.dtype)
     nn.utils.vector_to_parameters(weights, net.parameters())
@@ -62,17 +65,15 @@ def net_with_weights(weights: Tensor, slope: float) -> SpiralNet:
 
 
 class StackedPlans(NamedTuple):
-    """The plans of S networks for one batch: ``partner [S, 1, B]``, ``lam [S, 1, K, 1]`` and where to mix.
+    """The plans of S networks for one batch: ``partner [S, 1, B]``, ``lam [S, 1, K, 1 or B]`` and where to mix.
 
     Mixing the output of layer 1 and mixing what layer 2 computes from it before its activation are the same, since that is
-    affine. So all networks mix between layer 2 and layer 3: ``before`` and ``after [S]`` are the slopes of an activation
-    on either side, and the slope 1 does nothing. Layer 1 is (1, slope), layer 2 (slope, 1).
+    affine. So all networks mix at layer 2: those of which ``first [S]`` holds before its activation, the others after it.
     """
 
     partner: Tensor
     lam: Tensor
-    before: Tensor
-    after: Tensor
+    first: Tensor
 
 
 def train_networks(
@@ -99,11 +100,11 @@ def train_networks(
         order = torch.stack([torch.randperm(settings.train, generator=generator) for generator in orders]).unsqueeze(1)
         for chosen in torch.split(order, settings.batch, dim=2):
             x_batch = x.gather(2, chosen.expand(-1, INPUTS, -1))
-            plans = stack_plans(method, settings, x_batch, mixing)
+            plans = stack_plans(method, x_batch, mixing)
             label = mix_by_plan(y.gather(2, chosen), plans)
             logit = logit_differences(rows, x_batch, plans, settings.slope)
             # The gradient of the mean cross-entropy of each network at its logits.
-            upstream = (sigmoid_in_blocks(logit.detach()) - label) / logit.shape[2]
+            upstream = (in_blocks(torch.sigmoid, logit.detach()) - label) / logit.shape[2]
             adam.step(*torch.autograd.grad(logit, rows, upstream))
         after_epoch()
     weights = rows.detach()[:, :PARAMETERS].clone()
@@ -131,31 +132,37 @@ class StackedAdam:
         self.rows.addcdiv_(self.mean, root, value=-self.rate / (1 - 0.9**self.steps))
 
 
-def stack_plans(method: Method, settings: SpiralSettings, x: Tensor, generators: Sequence[Generator]) -> StackedPlans | None:
+def stack_plans(method: Method, x: Tensor, generators: Sequence[Generator]) -> StackedPlans | None:
     """What ``method`` plans for each network's batch in ``x [S, 2, B]``, from its own generator; None if nothing is mixed."""
     plans = [method.plan(one.T, generator=generator) for one, generator in zip(x, generators, strict=True)]
     if all(isinstance(plan, UnmixedPlan) for plan in plans):
         return None
     partner = torch.stack([plan.partner for plan in plans]).unsqueeze(1)
-    lam = torch.stack([plan.share.flatten() for plan in plans if isinstance(plan, SharePlan)]).to(x.dtype)[:, None, :, None]
-    first = torch.tensor([plan.layer == MIXED_LAYERS[0] for plan in plans])
-    one, slope = torch.ones((), dtype=x.dtype), torch.tensor(settings.slope, dtype=x.dtype)
-    return StackedPlans(partner, lam, torch.where(first, one, slope), torch.where(first, slope, one))
+    lam = torch.stack([plan.share.flatten(1) for plan in plans if isinstance(plan, SharePlan)]).to(x.dtype).unsqueeze(1)
+    return StackedPlans(partner, lam, torch.tensor([plan.layer == MIXED_LAYERS[0] for plan in plans]))
 
 
-def logit_differences(rows: Tensor, x: Tensor, plans: StackedPlans | None, slope: float) -> Tensor:
+def logit_differences(rows: Tensor, x: Tensor, plans: StackedPlans | None, slope: float | None) -> Tensor:
     """``[S, 1, K·B]``: logit of class 1 minus logit of class 0, which is all that matters; ``rows [S, 326 or more]``."""
     *hidden, (out_weight, out_bias) = split_layers(rows)
     z = x
     for number, (weight, bias) in enumerate(hidden, start=1):
         z = torch.baddbmm(bias, weight, z)
         if number == len(MIXED_LAYERS) and plans is not None:
-            # prelu has a slope for each index of dimension 1, which are the networks here.
-            z = functional.prelu(z.unsqueeze(0), plans.before).squeeze(0)
-            z = functional.prelu(mix_by_plan(z, plans).unsqueeze(0), plans.after).squeeze(0)
+            z = active_where(~plans.first, z, slope)
+            z = active_where(plans.first, mix_by_plan(z, plans), slope)
         else:
-            z = functional.leaky_relu_(z, slope)
+            z = in_blocks(torch.tanh, z) if slope is None else functional.leaky_relu_(z, slope)
     return torch.baddbmm(out_bias[:, 1:] - out_bias[:, :1], out_weight[:, 1:] - out_weight[:, :1], z)
+
+
+def active_where(chosen: Tensor, z: Tensor, slope: float | None) -> Tensor:
+    """``z [S, U, N]`` after the activation in the networks that are ``chosen [S]``, as it is in the others."""
+    if slope is None:
+        return torch.where(chosen[:, None, None], in_blocks(torch.tanh, z), z)
+    # prelu has a slope for each index of dimension 1, which are the networks here; the slope 1 does nothing.
+    slopes = torch.ones(len(z), dtype=z.dtype).masked_fill(chosen, slope)
+    return functional.prelu(z.unsqueeze(0), slopes).squeeze(0)
 
 
 def split_layers(rows: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -174,7 +181,7 @@ def mix_by_plan(z: Tensor, plans: StackedPlans | None) -> Tensor:
     return (z.unsqueeze(2) + plans.lam * toward.unsqueeze(2)).flatten(2)
 
 
-def sigmoid_in_blocks(z: Tensor) -> Tensor:
-    """The sigmoid, computed in whole blocks."""
+def in_blocks(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """A function of every number, computed in whole blocks."""
     padded = functional.pad(z.flatten(), (0, -z.numel() % BLOCK))
-    return padded.sigmoid_()[: z.numel()].reshape(z.shape)
+    return function(padded)[: z.numel()].reshape(z.shape)
