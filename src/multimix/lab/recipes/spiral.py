@@ -21,8 +21,8 @@ class SpiralSettings:
     """Data and training. The paper states the first six and leaves the others open; those are chosen to train reliably.
 
     ``noise`` is the standard deviation per coordinate, ``flipped`` counts wrong training labels, ``decay`` is the l2 term that
-    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU (0 is ReLU, None is tanh). Points are uniform in the angle, which on this
-    spiral is the radius, too, or along the arm: its arc. ``per_pair`` draws λ for every pair.
+    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU (0 is ReLU, None is tanh). Points are uniform in the angle,
+    which on this spiral is the radius, too, or along the arm: its arc. ``per_pair`` draws λ for every pair.
     """
 
     samples: int = 1000

@@ -1,4 +1,4 @@
-"""`multimix demo --multiverse`: the spiral under 48 settings that the paper may have had, since it publishes neither them nor the data.
+"""`multimix demo --multiverse`: the spiral under 48 settings that the paper, which does not publish its own, may have had.
 
 Every factor has each of its levels equally often, in an order drawn once (a balanced random design). All settings are trained on
 the same seeds without mixup, with K = 1 and with K = 5.
@@ -171,13 +171,13 @@ def multiverse_findings(universes: Sequence[Universe]) -> list[str]:
     triple = ", ".join(f"{value:.2f}" for value in nearest.means)
     return [
         f"Of {count} settings K = 5 is better than K = 1 in {verdicts['better']}, worse in {verdicts['worse']}, equal within "
-        f"±{MARGIN:g} point in {verdicts['equal']}; {verdicts['not settled']} are not settled. After Holm's correction {surviving} "
-        "differ.",
+        f"±{MARGIN:g} point in {verdicts['equal']}; {verdicts['not settled']} are not settled. {surviving} differ after Holm's "
+        "correction.",
         f"The mean of K = 5 minus K = 1 over all settings is {mean:+.2f} points; it is above 0 in {ahead} of {count}.",
         f"The paper's gain of {paper:+.2f} points lies in the 95 % interval of {inside} settings; {reach} of {len(seeds)} single "
         "seeds gain as much or more.",
-        f"The three means come within 1 point (root mean square) of the paper's 90.67, 94.17 and 97.50 in {near} settings; nearest, "
-        f"at {nearest.distance:.2f} points, is {setting_words(nearest.result.settings)}: {triple}.",
+        f"The three means come within 1 point (root mean square) of the paper's 90.67, 94.17 and 97.50 in {near} settings; "
+        f"nearest, at {nearest.distance:.2f} points, is {setting_words(nearest.result.settings)}: {triple}.",
     ]
 
 

@@ -113,7 +113,7 @@ def paired_table(result: SpiralResult) -> Table:
 
 def settings_text(result: SpiralResult) -> str:
     """All settings as lines of text."""
-    lines = {name: f"{value:g}" for name, value in asdict(result.settings).items()} | {
+    lines = {name: str(value) for name, value in asdict(result.settings).items()} | {
         "seeds": ", ".join(map(str, result.seeds)),
         "net": f"{DEPTH} hidden layers of {WIDTH} units, LeakyReLU({result.settings.slope:g}), He normal start, "
         f"{PARAMETERS} parameters",

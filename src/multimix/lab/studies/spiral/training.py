@@ -32,7 +32,8 @@ BLOCK = 64
 class SpiralNet(nn.Sequential):
     """``layer1`` … ``layer8`` (linear and LeakyReLU) and ``out``: points ``[B, 2]`` → logits ``[B, 2]``; He normal, biases 0.
 
-    Without ``slope`` the activation is tanh, and the start is Glorot's. Initial weights are drawn in float64 from ``generator`` alone, so both precisions begin at the same point.
+    Without ``slope`` the activation is tanh, and the start is Glorot's. Initial weights are drawn in float64 from ``generator``
+    alone, so both precisions begin at the same point.
     """
 
     def __init__(self, slope: float | None, generator: Generator, dtype: torch.dtype = torch.float32) -> None:
