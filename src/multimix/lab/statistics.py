@@ -97,6 +97,11 @@ def equivalence(mean: float, error: float, freedom: float, margin: float) -> Equ
     return Equivalence(margin, float(law.sf((margin - abs(mean)) / error)), mean - half, mean + half)
 
 
+def paired_equivalence(test: Paired, margin: float) -> Equivalence:
+    """Whether a mean difference lies within ±``margin``."""
+    return equivalence(test.mean, test.half / float(stats.t.ppf(0.975, test.n - 1)), test.n - 1, margin)
+
+
 class Effect(NamedTuple):
     """``mean`` ± ``half`` (95 %) of a treatment in a model with blocks; ``error`` is its standard error."""
 
