@@ -7,12 +7,14 @@ import torch
 from scipy import stats
 
 from multimix import sample_path
-from multimix.sampling import EDGE, stratum_edge
+from multimix.sampling import EDGE, GAP, _log_odds, stratum_edge
 from oracles import seeded
 
 ALPHAS = [0.05, 0.2, 1.0, 2.0, 8.0]
 # Kolmogorov's critical value for probability 1e-3, to be divided by √n.
 CRITICAL = stats.kstwobign.isf(1e-3)
+# Of five steps, some are moved by up to four gaps at the ends.
+INNER = EDGE + 4 * GAP
 
 
 def distance(values, alpha):
@@ -21,7 +23,7 @@ def distance(values, alpha):
     n = len(ordered)
     cdf = torch.from_numpy(stats.beta.cdf(ordered.numpy(), alpha, alpha))
     step = torch.arange(1, n + 1, dtype=torch.float64) / n
-    interior = (ordered > EDGE) & (ordered < 1 - EDGE)
+    interior = (ordered > INNER) & (ordered < 1 - INNER)
     return float(torch.maximum((step - cdf).abs(), (step - 1 / n - cdf).abs())[interior].max()), n
 
 
@@ -49,9 +51,9 @@ def test_the_kth_smallest_has_the_law_of_an_order_statistic(alpha):
     lam = sample_path(k, alpha, rows=8_000, generator=seeded(3))
     for i in range(k):
         # The clamp moves values below 1e-6 up to it; their ranks below stay right, so only the interior is compared.
-        interior = lam[i][(lam[i] > EDGE) & (lam[i] < 1 - EDGE)].numpy()
+        interior = lam[i][(lam[i] > INNER) & (lam[i] < 1 - INNER)].numpy()
         order = stats.beta(i + 1, k - i)
-        low, high = order.cdf(stats.beta.cdf([EDGE, 1 - EDGE], alpha, alpha))
+        low, high = order.cdf(stats.beta.cdf([INNER, 1 - INNER], alpha, alpha))
         within = (order.cdf(stats.beta.cdf(interior, alpha, alpha)) - low) / (high - low)
         assert stats.kstest(within, "uniform").pvalue > 1e-3 / k
         assert stats.binomtest(len(interior), 8_000, high - low).pvalue > 1e-4
@@ -81,8 +83,8 @@ def test_stratified_draws_stay_in_their_stratum_and_fill_it_evenly(alpha):
     lam = sample_path(k, alpha, rows=4_000, sampler="stratified", generator=seeded(5))
     for i in range(k):
         level = stats.beta.cdf(lam[i].numpy(), alpha, alpha)
-        clamped_low, clamped_high = stats.beta.cdf([EDGE, 1 - EDGE], alpha, alpha)
-        inside = (lam[i] > EDGE).numpy() & (lam[i] < 1 - EDGE).numpy()
+        clamped_low, clamped_high = stats.beta.cdf([INNER, 1 - INNER], alpha, alpha)
+        inside = (lam[i] > INNER).numpy() & (lam[i] < 1 - INNER).numpy()
         low, high = max(i / k, clamped_low), min((i + 1) / k, clamped_high)
         assert (level[inside] >= low - 1e-9).all()
         assert (level[inside] <= high + 1e-9).all()
@@ -100,7 +102,24 @@ def test_order_and_range(sampler, alpha):
     assert (lam < 1).all()
     assert (lam.float() > 0).all(), "a cast to float32 must not saturate"
     assert (lam.float() < 1).all()
-    assert (lam.diff(dim=0) >= 0).all()
+    assert (lam.diff(dim=0) > 0).all()
+    assert (lam.float().diff(dim=0) > 0).all(), "no ties in float32 either"
+
+
+@pytest.mark.parametrize("k", [2, 5, 40])
+def test_only_ties_and_ends_are_moved(k):
+    """Against the same draws, sorted and clamped: another number only where two are closer than float32 tells, or at the ends."""
+    lam = sample_path(k, 0.2, rows=4_000, generator=seeded(8))
+    log_odds = _log_odds((k, 4_000), 0.2, seeded(8))
+    plain = log_odds.sort(dim=0).values.sigmoid()
+    moved = lam != plain
+    assert ((lam - plain).abs() <= EDGE + k * GAP).all()
+    edge = EDGE + k * GAP
+    crowded = torch.zeros_like(moved)
+    crowded[1:] |= plain.diff(dim=0) < GAP
+    assert (moved <= (crowded.cummax(0).values | (plain < edge) | (plain > 1 - edge))).all()
+    assert moved.double().mean() < 0.2
+    assert (plain.clamp(EDGE, 1 - EDGE).diff(dim=0) == 0).any(), "these draws have ties to be told apart"
 
 
 def test_clamped_mass_at_small_alpha_is_the_mass_beyond_the_edge():

@@ -94,6 +94,8 @@ Sampler = Literal["iid", "stratified", "grid"]
 
 # Keeps 0 < λ < 1 through a later cast to float32, which for α = 0.2 turns 1.65 % of the draws into exactly 1.
 EDGE = 1e-6
+# What two steps of a path differ by at least: enough for float32, and a power of two, so that no other draw is rounded.
+GAP = 2.0**-23
 
 
 def sample_path(
@@ -105,7 +107,7 @@ def sample_path(
     sampler: Sampler = "iid",
     generator: Generator | None = None,
 ) -> Tensor:
-    """``lam [K, rows]`` in float64, ascending along the first axis, 0 < λ < 1; one column per pair, or one for the batch.
+    """``lam [K, rows]`` in float64, 0 < λ_1 < … < λ_K < 1, in float32, too; one column per pair, or one for the batch.
 
     ``iid`` sorts K independent Beta(α, α) draws, as the paper does. ``stratified`` draws once inside each of the K quantile
     strata [(k−1)/K, k/K): ordered by construction, and a step picked at random is still exactly Beta(α, α). ``grid`` draws
@@ -125,7 +127,15 @@ def sample_path(
         log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
     else:
         log_odds = _stratified_log_odds(k, rows, alpha, generator)
-    return log_odds.sigmoid().clamp(EDGE, 1 - EDGE)
+    return _apart(log_odds.sigmoid())
+
+
+def _apart(lam: Tensor) -> Tensor:
+    """``lam [K, rows]``, ascending, with ties and what lies too near to 0 or 1 moved by as little as makes it strict."""
+    if len(lam) == 1:
+        return lam.clamp(EDGE, 1 - EDGE)
+    offset = GAP * torch.arange(len(lam), dtype=lam.dtype, device="cpu").unsqueeze(1)
+    return (lam - offset).clamp(EDGE, 1 - EDGE - float(offset[-1])).cummax(0).values + offset
 
 
 def check_path_options(k: int, alpha: float, sampler: str) -> None:

@@ -9,6 +9,13 @@ from multimix.geometry.threshold import nested_masks
 from oracles import seeded
 
 
+def rounded(wanted, places, up):
+    """A whole number, a little off where a share has the precision of float32, is that number."""
+    if abs(wanted - round(wanted)) <= places / 2**24:
+        return round(wanted)
+    return math.ceil(wanted) if up else math.floor(wanted)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     size=st.lists(st.integers(1, 9), min_size=1, max_size=3),
@@ -26,12 +33,20 @@ def test_nested_with_exact_area(size, lam, softness, seed):
     assert ((mask >= 0) & (mask <= 1)).all()
     for k, share in enumerate(lam):
         for row in range(3):
-            count = math.ceil(share * n) if up[row] else math.floor(share * n)
+            count = rounded(share * n, n, bool(up[row]))
             assert float(mask[k, row].double().sum()) == pytest.approx(count, abs=1e-4)
             if softness == 0:
                 # The count brightest places, one by one.
                 bright = sorted(range(n), key=lambda i: -float(field[row].flatten()[i]))[:count]
                 assert mask[k, row].flatten().nonzero().flatten().tolist() == sorted(bright)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_share_of_whole_places_is_never_rounded_off(dtype):
+    for places in (*range(1, 150), 784, 1024):
+        lam = (torch.arange(places + 1, dtype=dtype) / places).double().unsqueeze(1)
+        mask = nested_masks(torch.zeros(2, places), lam, torch.tensor([True, False]))
+        assert mask.sum((2, 3)).tolist() == [[count, count] for count in range(places + 1)], places
 
 
 def test_ties_keep_the_area_exact():

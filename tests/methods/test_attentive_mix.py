@@ -65,6 +65,14 @@ def test_area_follows_the_path():
     assert torch.equal(ends.mix(inputs()), torch.cat([inputs(), inputs()[ends.partner]]))
 
 
+def test_a_whole_number_of_cells_is_taken_whatever_the_coin_says():
+    x, s = torch.zeros(3, 1, 7, 7), maps(3, (7, 7))
+    lam = [count / 49 for count in range(50)]
+    for seed in range(8):
+        plan = AttentiveMix(k=50).plan(x, saliency=s, lam=lam, generator=seeded(seed))
+        assert (plan.mask.sum((2, 3, 4)) == torch.arange(50.0).unsqueeze(1)).all()
+
+
 def test_the_rounding_coin_is_fair_and_even_maps_favour_no_cell():
     n = 3000
     x, even = torch.zeros(n, 1, 4, 4), torch.ones(n, 4, 4)

@@ -19,10 +19,10 @@ from oracles import seeded
 RULES = ["beta", "gamma", "eta", "tau", "sweeps", "soft_labels", "resolve", "rule", "precedence", "borders", "descent"]
 OPTIONS = [
     {},
-    {"rule": "soft"},
+    {"rule": "soft", "start": "previous"},
     {"precedence": "reference", "borders": "reference"},
     {"soft_labels": False, "resolve": False, "descent": 0},
-    {"sweeps": 1, "descent": 2, "gamma": 0.0},
+    {"sweeps": 1, "descent": 2, "gamma": 0.0, "start": "previous"},
     {"beta": 0.0, "eta": 1.0, "tau": 0.3},
 ]
 

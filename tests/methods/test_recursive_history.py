@@ -92,6 +92,24 @@ def test_a_random_step_is_drawn_evenly_and_last():
     assert torch.equal(*boxes)
 
 
+def test_the_history_has_the_published_law_whatever_k():
+    """Areas of the step that is kept: uniform on 0 … ½ as at K = 1; those of the middle step are not."""
+    x, history = images(1, 1, 40, 40), past(1, 1, 40, 40)
+    areas = {}
+    for keep in ("random", "middle"):
+        method, found = RecursiveMix(k=5, keep=keep, box="shift", grid="continuous"), []
+        assert keep != "random" or RecursiveMix(k=5).keep == keep
+        for seed in range(600):
+            plan = method.plan(x, generator=seeded(seed), **history)
+            found.append(float(plan.lam[plan.kept_steps[0], 0]))
+        areas[keep] = found
+    # Boxes have whole pixels: their areas differ from those drawn by up to a pixel a side.
+    law = stats.uniform(0, 0.5)
+    assert stats.kstest(areas["random"], law.cdf).statistic < stats.kstwobign.isf(1e-3) / 600**0.5 + 0.03
+    assert torch.tensor(areas["random"]).std() == pytest.approx(law.std(), rel=0.1)
+    assert torch.tensor(areas["middle"]).std() < 0.75 * law.std()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_history_is_kept_in_full_precision(dtype):
     x, history = images(3, 2, 8, 8).to(dtype), past(3, 2, 8, 8)
@@ -210,7 +228,9 @@ def test_a_training_goes_on_from_any_update_with_the_same_bits(tmp_path):
 
 def test_the_history_of_training_is_that_of_a_plain_loop(tmp_path):
     """Of every share its own, from update to update; nothing of it where a method remembers nothing."""
-    chosen = settings(network=Named("recursive_oracle:PooledNet"), method=RecursiveMix(k=3), accumulate=2, epochs=1)
+    chosen = settings(
+        network=Named("recursive_oracle:PooledNet"), method=RecursiveMix(k=3, keep="middle"), accumulate=2, epochs=1
+    )
     _, watcher = trained(chosen, tmp_path / "recursive")
     training = Training(chosen, 0, splits(), Accelerator(cpu=True))
     streams = [loader.epoch(0, 0) for loader in training.loaders(0)]

@@ -65,7 +65,8 @@ def test_per_pair_has_boxes_and_gamma_for_each():
 def test_gamma_1_is_cutmix(box, per_pair):
     """Inside x, outside x', bit for bit, and the label is the area; the pair is not even asked."""
     pair, x = CountingPair(), images(5, 3, 9, 12)
-    plan = method(pair, k=4, gamma=1.0, box=box, per_pair=per_pair).plan(x, generator=seeded(6))
+    options = {"box": box, "per_pair": per_pair}
+    plan = method(pair, k=4, gamma=1.0, style_order="sorted", **options).plan(x, generator=seeded(6))
     # CutMix pastes the partner into the sample: the same boxes come from the shares of the sample, read backwards.
     rows = 5 if per_pair else 1
     generator = seeded(6)
@@ -73,7 +74,6 @@ def test_gamma_1_is_cutmix(box, per_pair):
     lam = mm.sample_path(4, 1.0, rows=rows, generator=generator)
     mm.sample_path(4, 1.0, rows=rows, generator=generator)
     inverse = torch.argsort(plan.partner)
-    options = {"box": box, "per_pair": per_pair}
     back = mm.CutMix(k=4, **options).plan(x, partner=inverse, lam=(1 - lam).flip(0), generator=generator)
     mask = 1 - back.mask.flip(0)
     assert torch.equal(plan.mask, mask)
@@ -81,21 +81,21 @@ def test_gamma_1_is_cutmix(box, per_pair):
     expected = torch.where(mask.bool(), x[plan.partner], x)
     assert torch.equal(plan.mix(x), expected.flatten(0, 1))
     assert pair.encoded == pair.decoded == []
-    almost = method(LossyPair(), k=4, gamma=1.0 - 1e-9, **options).plan(x, generator=seeded(6))
+    almost = method(LossyPair(), k=4, gamma=1.0 - 1e-9, style_order="sorted", **options).plan(x, generator=seeded(6))
     torch.testing.assert_close(almost.mix(x), plan.mix(x), atol=1e-6, rtol=0)
 
 
 def test_boxes_shrink_labels_rise_and_the_mask_tells_the_label():
     x = images(3, 1, 11, 8)
     for seed in range(20):
-        plan = method(k=6).plan(x, generator=seeded(seed))
+        plan = method(k=6, style_order="sorted").plan(x, generator=seeded(seed))
         assert (plan.low.diff(dim=0) >= 0).all()
         assert (plan.high.diff(dim=0) <= 0).all()
         assert (plan.mask.diff(dim=0) >= 0).all()
         assert (plan.lam.diff(dim=0) >= 0).all()
         torch.testing.assert_close(plan.mask.mean((2, 3, 4), dtype=torch.float64), plan.lam, atol=1e-6, rtol=0)
         for weight in (0.0, 1.0):
-            odd = method(k=6, content_weight=weight, gamma=0.0).plan(x, generator=seeded(seed))
+            odd = method(k=6, content_weight=weight, gamma=0.0, style_order="sorted").plan(x, generator=seeded(seed))
             assert (odd.lam.diff(dim=0) >= 0).all()
             torch.testing.assert_close(odd.lam, (odd.content if weight else odd.style).expand(6, 3), atol=1e-15, rtol=0)
 
@@ -144,6 +144,15 @@ def test_the_laws():
     low, high = shifted.low[0], shifted.high[0]
     touching = torch.stack([low[:, 0] == 0, high[:, 0] == 300, low[:, 1] == 0, high[:, 1] == 200]).double().mean(1)
     assert float(touching.max() - touching.min()) < 4.5 * (2 * 0.25 / 4000) ** 0.5
+
+
+def test_content_and_style_of_any_step_are_independent_as_published():
+    x = torch.zeros(1).expand(4000, 1, 30, 20)
+    plan = method(k=5, per_pair=True, box="shift", alpha=1.0).plan(x, generator=seeded(13))
+    assert abs(float(torch.corrcoef(torch.stack([plan.content.flatten(), plan.style.flatten()]))[0, 1])) < 4 / 20_000**0.5
+    for style in plan.style:
+        assert stats.kstest(style.numpy(), "uniform").pvalue > 1e-3
+    assert (plan.content.diff(dim=0) >= 0).all()
 
 
 def test_boxes_are_those_of_the_slow_cutmix():

@@ -83,21 +83,53 @@ def test_one_position_for_all_k():
     torch.testing.assert_close(position, position[:1].expand(3), atol=1e-6, rtol=0)
 
 
+def content_and_style(plan):
+    """``[K, B]`` each, read off the weights."""
+    return plan.weight[..., 1] + plan.weight[..., 3], plan.weight[..., 1] + plan.weight[..., 2]
+
+
+def correlation(first, second):
+    return abs(float(torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))[0, 1]))
+
+
 @pytest.mark.parametrize("k", [1, 3])
 def test_both_paths_have_the_law_and_the_order(k):
-    """Content and style are read off the weights: sorted draws of Beta(½, ½), independent of each other."""
+    """Sorted draws of Beta(½, ½), independent of each other."""
     x = torch.zeros(1).expand(4000, 1, 1, 1)
-    plan = method(k=k, per_pair=True).plan(x, generator=seeded(9))
-    content, style = plan.weight[..., 1] + plan.weight[..., 3], plan.weight[..., 1] + plan.weight[..., 2]
+    plan = method(k=k, per_pair=True, style_order="sorted").plan(x, generator=seeded(9))
+    content, style = content_and_style(plan)
     law = stats.beta(0.5, 0.5).cdf
     for path in (content, style):
         assert (path.diff(dim=0) >= -1e-12).all()
         assert stats.kstest(path[0].numpy(), lambda v: 1 - (1 - law(v)) ** k).pvalue > 1e-3
         assert stats.kstest(path[-1].numpy(), lambda v: law(v) ** k).pvalue > 1e-3
-    between = torch.corrcoef(torch.stack([content[0], style[0]]))[0, 1]
-    assert abs(float(between)) < 4.5 / math.sqrt(4000)
+    assert correlation(content[0], style[0]) < 4.5 / math.sqrt(4000)
     torch.testing.assert_close(plan.lam, 0.7 * content + 0.3 * style)
     assert (plan.lam.diff(dim=0) >= 0).all()
+
+
+@pytest.mark.parametrize("sampler", ["iid", "stratified"])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_content_and_style_of_any_step_are_independent_as_published(k, sampler):
+    n = 4000
+    plan = method(k=k, per_pair=True, sampler=sampler).plan(torch.zeros(1).expand(n, 1, 1, 1), generator=seeded(10))
+    content, style = content_and_style(plan)
+    picked = torch.randint(k, (1, n), generator=seeded(11))
+    at_random = content.gather(0, picked)[0], style.gather(0, picked)[0]
+    law = stats.beta(0.5, 0.5)
+    for path in at_random:
+        assert stats.kstest(path.numpy(), law.cdf).pvalue > 1e-3
+    assert correlation(*at_random) < 4 / math.sqrt(n)
+    for own, of_style in zip(content, style, strict=True):  # a style does not tell its step either
+        assert stats.kstest(of_style.numpy(), law.cdf).pvalue > 1e-3
+        assert correlation(own, of_style) < 4 / math.sqrt(n)
+    assert (content.diff(dim=0) >= -1e-12).all()
+    torch.testing.assert_close(plan.lam, 0.7 * content + 0.3 * style)
+    # Sorted, both rise with the step: the same measure tells.
+    both = content_and_style(
+        method(k=k, per_pair=True, style_order="sorted").plan(plan.weight[0, :, :1, None, None], generator=seeded(10))
+    )
+    assert correlation(*both) > 0.3 if k > 1 else correlation(*both) < 4 / math.sqrt(n)
 
 
 def test_tied_paths_are_one():

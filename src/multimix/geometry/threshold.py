@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+ROUNDING = 2.0**-24  # of a share that comes in float32
+
 
 def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float = 0.0) -> Tensor:
     """``[K, rows, 1, *size]``, float32: mask k is 1 on the n_k brightest places of ``field [rows, *size]``.
@@ -17,6 +19,9 @@ def nested_masks(field: Tensor, lam: Tensor, round_up: Tensor, softness: float =
     rank = torch.empty_like(bright_first)
     rank.scatter_(1, bright_first, torch.arange(places).expand_as(bright_first))
     wanted = lam * places
+    # A whole number of places stays one: λ = 2/49 in float64, or float32, is a little more or less than two of 49 places. One
+    # tolerance for all k keeps the order.
+    wanted = torch.where((wanted - wanted.round()).abs() <= ROUNDING * places, wanted.round(), wanted)
     count = torch.where(round_up, wanted.ceil(), wanted.floor()).unsqueeze(-1)
     if softness == 0:
         mask = (rank < count).float()

@@ -43,7 +43,7 @@ def steps_from_history(
         {},
         {"per_pair": True, "resize": "bilinear"},
         {"box": "shift", "grid": "continuous"},
-        {"keep": "random", "area": 1.0},
+        {"keep": "middle", "area": 1.0},
     ),
     look=Look(
         short="B is the batch\nmixed before",
@@ -59,7 +59,7 @@ class RecursiveMix(PathMethod):
     That batch, the history, is an argument and a result: :func:`multimix.mixed_terms` gives ``carried``, for the next call.
     Without them, at the start, a batch is not mixed; beside a smaller history the rows that it lacks are not. Areas are uniform
     on 0 … ``area`` before boxes are cut off (``box`` and ``grid`` as in :class:`multimix.CutMix`), images made smaller by
-    ``resize``. ``keep`` says which of the K steps is the next history.
+    ``resize``. ``keep`` says which of the K steps is the next history: one at ``random`` has the published law, whatever K.
 
     With ``features``, the name of a layer that puts out ``[B, C, *places]``, and ``head``, that of one which makes logits of
     ``[B, C]``, the loss gains ω λ̂_k CE(head(mean of the features over box k), softmax(history_logits)). ``omega_scale`` is
@@ -72,7 +72,7 @@ class RecursiveMix(PathMethod):
     box: Fit = "clip"
     grid: Grid = "integer"
     resize: Resize = "nearest"
-    keep: Keep = "middle"
+    keep: Keep = "random"
     omega: float = 0.1
     omega_scale: OmegaScale = "plain"
     features: str | None = None

@@ -88,17 +88,22 @@ def seen_boxes(boxes: Tensor, stored: tuple[int, int], read: tuple[int, int], au
 def largest_box(mask: numpy.ndarray) -> tuple[int, int, int, int]:
     """x, y, width, height around the largest region of ``mask [H, W]``, or zeros if there is none.
 
-    Pixels that touch at a corner belong together, and the holes of a region count, as for the contours of the reference script.
-    Of equally large regions it is the first, line by line.
+    Pixels that touch at a corner belong together. As in the reference script, the largest is that whose outer contour, a polygon
+    through the centres of its outermost pixels, encloses most: holes count, and a line encloses nothing. Of equally large
+    regions it is the one that begins last, line by line, with which OpenCV begins its list.
     """
     # What is not outside is filled: the background connects along edges only, so it cannot slip between pixels at a corner.
     outside, _ = ndimage.label(numpy.pad(~mask, 1, constant_values=True))
-    numbered, count = ndimage.label((outside != outside[0, 0])[1:-1, 1:-1], structure=EIGHT)
+    numbered, count = ndimage.label(outside != outside[0, 0], structure=EIGHT)
     if count == 0:
         return 0, 0, 0, 0
-    largest = numpy.bincount(numbered.ravel())[1:].argmax()
-    down, across = ndimage.find_objects(numbered)[largest]
-    return across.start, down.start, across.stop - across.start, down.stop - down.start
+    # Of the square between the centres of 2 × 2 pixels the polygon has all if all are filled, half with three, else nothing.
+    # All four are neighbours, so those filled are of one region.
+    corners = numpy.stack([numbered[:-1, :-1], numbered[:-1, 1:], numbered[1:, :-1], numbered[1:, 1:]])
+    enclosed = ((corners > 0).sum(0) - 2).clip(0)
+    largest = numpy.bincount(corners.max(0).ravel(), enclosed.ravel(), count + 1)[:0:-1].argmax()
+    down, across = ndimage.find_objects(numbered)[count - 1 - largest]
+    return across.start - 1, down.start - 1, across.stop - across.start, down.stop - down.start
 
 
 class Boxed(NamedTuple):

@@ -78,7 +78,7 @@ def mirrored_steps(
     shared="saliency pass, compatibility, grid; parts of 20 samples mixed together",
     order="none: K priors along a path, no order of masks",
     # On grids that are solved exactly: larger ones may be solved by moves, which the tests' oracle does not make.
-    examples=({"part": 3, "blocks": (3,)}, {"blocks": (2, (3, 2)), "rule": "soft", "start": "fresh"}),
+    examples=({"part": 3, "blocks": (3,)}, {"blocks": (2, (3, 2)), "rule": "soft", "start": "previous"}),
     exceptions={
         "volumes": "blocks lie in rows and columns: signals and images only",
         "order in k": "the prior is a weak wish and outputs push each other: no order",
@@ -106,7 +106,8 @@ class CoMixup(CleanLossMethod):
     samples, looked for in windows of ``window`` places at every ``stride``-th. ``sweeps`` go over all outputs as published;
     ``descent`` more accept only what lowers the objective. ``soft_labels`` allow two samples in a block, ``resolve`` asks
     outputs of the same samples to differ. ``precedence`` and ``borders`` choose between what is meant and what the authors'
-    code does. Each of the K steps starts from the one before (``start="previous"``), or from the drawn labels (``"fresh"``).
+    code does. Each of the K steps starts from the drawn labels, so that all have one law, or with ``start="previous"`` from the
+    step before: neighbours are then more alike, and later steps show one sample only more often.
     """
 
     alpha: float = 2.0
@@ -127,7 +128,7 @@ class CoMixup(CleanLossMethod):
     rule: Literal["hard", "soft"] = "hard"
     precedence: Literal["intended", "reference"] = "intended"
     borders: Literal["objective", "reference"] = "objective"
-    start: Literal["previous", "fresh"] = "previous"
+    start: Literal["fresh", "previous"] = "fresh"
     threads: int | None = None
 
     def __post_init__(self) -> None:

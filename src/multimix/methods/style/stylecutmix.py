@@ -32,7 +32,7 @@ Gamma = Literal["beta", "auto"]
     # In which the label is the share of flat images.
     examples=(
         {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 1.0},
-        {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 0.3, "content_weight": 0.0},
+        {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 0.3, "content_weight": 0.0, "style_order": "sorted"},
     ),
     exceptions={"volumes": "encoders and decoders are for images", "signals": "encoders and decoders are for images"},
     look=Look(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -24,9 +24,10 @@ LOOK_WHOLE = "A small encoder and decoder, trained on made-up pictures, stand he
 class StyleMethod(PairMethod):
     """What StyleMix and StyleCutMix share: a ``pair`` with ``encode(x)`` and ``decode(features)``, and two paths.
 
-    λ^c_1 < … < λ^c_K is the partner's share of the content and λ^s_1 < … < λ^s_K of the style, drawn by the same law; ``tie``
-    makes them one. The label follows the content by ``content_weight`` r and the style by 1 − r. A ``lam`` handed to ``plan``
-    serves as both paths, unless ``style_lam`` is given, too.
+    λ^c_1 < … < λ^c_K is the partner's share of the content, λ^s_1 … λ^s_K of the style, drawn by the same law. The style's come
+    in a random order, so that content and style are independent at every step, as published; with ``style_order="sorted"`` they
+    rise with the content's, so that labels do, too; ``tie`` makes both paths one. The label follows the content by
+    ``content_weight`` r and the style by 1 − r. A ``lam`` handed to ``plan`` serves as both, unless ``style_lam`` is given, too.
 
     The pair is given images in 0 … 1: ``mean`` and ``std`` say how x was normalised. Images are resized for it to a shorter side
     of ``side`` pixels, bilinearly and back again; None keeps them. ``clamp`` cuts what it decodes to 0 … 1. No gradient flows
@@ -36,6 +37,7 @@ class StyleMethod(PairMethod):
     pair: EncoderDecoder | NewPair
     content_weight: float = 0.7
     tie: bool = False
+    style_order: Literal["free", "sorted"] = "free"
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] = 1.0
     side: int | None = 224
@@ -95,7 +97,11 @@ class StyleMethod(PairMethod):
             return path
         if self.tie:
             return lam
-        return sample_path(self.k, self.alpha, rows=self.rows(x, lam), sampler=self.sampler, generator=generator)
+        path = sample_path(len(lam), self.alpha, rows=self.rows(x, lam), sampler=self.sampler, generator=generator)
+        if len(path) == 1 or self.style_order == "sorted":
+            return path
+        # Sorted like the content's, a style would tell its step: at K = 5 they would be correlated by .67.
+        return path.gather(0, torch.rand(path.shape, generator=generator).argsort(0))
 
 
 @register(
@@ -103,7 +109,7 @@ class StyleMethod(PairMethod):
     aliases=("style_mix",),
     published={"alpha1": "alpha", "r": "content_weight", "prob": "p"},
     shared="pair, features and their styles from an encoder/decoder pair",
-    order="two paths ordered, for content and style",
+    order="content ordered; style in a random order, or sorted",
     # In which the label is the share of flat images.
     examples=({"pair": IdentityPair(), "side": None, "tie": True},),
     exceptions={
