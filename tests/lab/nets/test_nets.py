@@ -223,7 +223,7 @@ def test_networks_by_import_path():
             "preact_resnet",
             {},
             r"no network 'preact_resnet' \(did you mean 'preact_resnet18'\?\); there are preact_resnet18, .*, vgg11_small, "
-            r"pointnet, and any other by package\.module:name",
+            r"pointnet, timm/NAME, and any other by package\.module:name",
         ),
         (None, {}, r"no network None; there are preact_resnet18, "),
         (

@@ -13,7 +13,7 @@ from multimix.lab.recipes.settings import Optimizer
 from multimix.lab.results.paper import exhibit
 from multimix.methods.samix.block import NewBlock
 
-OF_IMAGES = [name for name in RECIPES if name not in ("shapes_pointnet", "digits_smallnet")]
+OF_IMAGES = [name for name in RECIPES if name not in ("shapes_pointnet", "digits_smallnet", "folder")]
 
 
 def arm(name, arm, k=1, scale="paper", follow="text"):

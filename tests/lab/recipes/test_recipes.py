@@ -10,6 +10,7 @@ from multimix.lab.training.log import Outcome
 from multimix.lab.training.run import planned
 
 CASES = [(name, scale) for name in RECIPES for scale in SCALES]
+OF_KNOWN_SIZE = [name for name in RECIPES if name != "folder"]  # which is whatever its user has
 
 
 @pytest.mark.parametrize(("name", "scale"), CASES)
@@ -28,7 +29,7 @@ def test_the_three_scales_differ(name):
     assert len({recipe(name).settings(scale).digest() for scale in SCALES}) == 3
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", OF_KNOWN_SIZE)
 def test_reduced_scales_fit_a_cpu(name):
     full = recipe(name).settings("paper")
     for scale in ("small", "smoke"):
@@ -48,7 +49,7 @@ def test_reduced_scales_fit_a_cpu(name):
         assert settings.schedule.at_epoch(settings.epochs) < settings.schedule.at_epoch(0) / 50
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", OF_KNOWN_SIZE)
 def test_smoke_is_a_few_updates(name):
     settings = recipe(name).settings("smoke")
     classes, data = settings.data.entry().classes, settings.data

@@ -1,6 +1,16 @@
 """Data sets: readers of the official layouts, augmentations on batches, and the loader that puts them together."""
 
-from . import cifar, cub, digits, fashion_mnist, imagenet, shapes, speech, tiny_imagenet  # noqa: F401  each registers its sets
+from . import (  # noqa: F401  each registers its sets
+    cifar,
+    cub,
+    digits,
+    fashion_mnist,
+    imagenet,
+    own_folder,
+    shapes,
+    speech,
+    tiny_imagenet,
+)
 from .augment import Augment, CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation
 from .datasets import DATASETS, DataSet, Files, Images, Layout, Split, Splits, dataset, read
 from .loader import Loader

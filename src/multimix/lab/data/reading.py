@@ -66,13 +66,13 @@ def read_picture(path: str, short_side: int | None = None) -> Tensor:
 
     Memory stays in the decoder's order, channels last, which resizing reads three times faster.
     """
-    with _open_picture(path) as picture:
+    with open_picture(path) as picture:
         return torch.from_numpy(numpy.array(_resize(picture, short_side).convert("RGB"))).permute(2, 0, 1)
 
 
 def picture_size(path: str) -> tuple[int, int]:
     """Height and width from the header alone."""
-    with _open_picture(path) as picture:
+    with open_picture(path) as picture:
         return picture.height, picture.width
 
 
@@ -205,7 +205,7 @@ def _digest(files: Files, form: Format) -> str:
 
 
 @contextmanager
-def _open_picture(path: str) -> Iterator[Image.Image]:
+def open_picture(path: str) -> Iterator[Image.Image]:
     """The picture of a file; whatever the decoder raises becomes one sentence."""
     try:
         with Image.open(path, formats=PICTURE_FORMATS) as picture:

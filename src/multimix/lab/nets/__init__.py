@@ -41,6 +41,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "vgg11_small": vgg11_small,
     "pointnet": PointNet,
 }
+TIMM = "timm/"
 OF_POINTS = ("pointnet",)  # these take clouds [B, N, 3], all others images
 
 OWN_NETWORKS = "multimix.lab.nets."  # import paths of our own that every run may name
@@ -48,7 +49,7 @@ NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 def network(name: str, num_classes: int, *, in_channels: int | None = None, **options: Any) -> nn.Module:
-    """The network registered under ``name``, or what the import path ``name`` makes.
+    """The network registered under ``name``, timm's after ``timm/``, or what the import path ``name`` makes.
 
     An import path is ``package.module:name`` of an nn.Module class or of a function that returns a module; it is called with
     ``num_classes`` if it takes that. Without ``in_channels`` a network has its own: 3, and 1 for spectrograms.
@@ -64,9 +65,12 @@ def network(name: str, num_classes: int, *, in_channels: int | None = None, **op
         given["in_channels"] = in_channels
     if isinstance(name, str) and ":" in name:
         return network_from_path(name, given, num_classes)
+    if isinstance(name, str) and name.startswith(TIMM):
+        return _timm_network(name, num_classes, given)
     if not isinstance(name, str) or name not in NETWORKS:
         known = ", ".join(NETWORKS)
-        raise ValueError(f"no network {name!r}{nearest(name, NETWORKS)}; there are {known}, and any other by package.module:name")
+        others = "timm/NAME, and any other by package.module:name"
+        raise ValueError(f"no network {name!r}{nearest(name, NETWORKS)}; there are {known}, {others}")
     _check_options(name, NETWORKS[name], given)
     return NETWORKS[name](num_classes, **given)
 
@@ -101,6 +105,23 @@ def network_from_path(path: str, options: Mapping[str, Any] = {}, num_classes: i
         raise ValueError(f"{path}({words}) failed: {error}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"{path} must make an nn.Module, got {type(made).__name__}")
+    return made
+
+
+def _timm_network(name: str, num_classes: int, given: Mapping[str, Any]) -> nn.Module:
+    """A network of timm, with random weights unless the options say pretrained=True."""
+    try:
+        timm: Any = importlib.import_module("timm")
+    except (ImportError, RuntimeError) as error:  # torchvision, which timm imports, raises a RuntimeError beside a foreign torch
+        raise ValueError(f"the network {name} needs timm, which cannot be imported: {error}") from None
+    model = name.removeprefix(TIMM)
+    if not timm.is_model(model):
+        raise ValueError(f"timm {timm.__version__} has no network {model!r}{nearest(model, timm.list_models())}")
+    options = {key: value for key, value in given.items() if key != "in_channels"}
+    try:
+        made: nn.Module = timm.create_model(model, num_classes=num_classes, in_chans=given.get("in_channels", 3), **options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} cannot be made with {num_classes} classes and {options}: {error}") from error
     return made
 
 

@@ -63,6 +63,8 @@ def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes["method.omega_scale"] = scale
     if "method.clean" in description:
         changes["method.clean_weight"] = description["method.clean"]
+    if "data.name" in description:
+        changes |= {name: None for name in ("data.side", "data.most") if name not in description}
     # While numba was optional, "numba" was a backend and other methods had one, too.
     backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
     return {name: value for name, value in {**description, **changes}.items() if name not in {"method.clean", *backends}}

@@ -28,6 +28,9 @@ LOSSES: dict[str, Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entrop
 
 # How this machine does it, which does not change the result.
 MACHINE_FIELDS = ("running.", "method.threads")
+# Younger than many runs: where they are None they do not belong to the digest, so that those runs keep theirs.
+YOUNG_FIELDS = ("data.side", "data.most")
+OWN_FOLDERS = ("folder", "sound_folder")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Data:
     """A data set by name, and which of its samples: ``per_class`` of every class for training (None: all of them).
 
     The error is measured on ``report``. Where ``select`` names a part, the epoch with the least error there counts as best.
+    Of a folder of one's own, pictures become squares of ``side`` pixels, and at most ``most`` of a class are used in each part.
     """
 
     name: str
@@ -44,10 +48,17 @@ class Data:
     report_per_class: int | None = None
     subset_seed: int = 0
     skip_bad: bool = False
+    side: int | None = None
+    most: int | None = None
 
     def entry(self) -> DataSet:
         """What is known of the set before it is read."""
-        return dataset(self.name)
+        known = dataset(self.name)
+        if self.name not in OWN_FOLDERS and (self.side, self.most) != (None, None):
+            raise ValueError(f"data.side and data.most are for {' and '.join(OWN_FOLDERS)}, not for {self.name}")
+        if self.side is None or self.name == "sound_folder":
+            return known
+        return replace(known, size=(known.size[0], self.side, self.side))
 
 
 @dataclass(frozen=True)
@@ -302,7 +313,8 @@ class Settings:
 
 def settings_digest(described: Mapping[str, Any]) -> str:
     """The word for settings as ``describe`` writes them."""
-    return digest({name: value for name, value in described.items() if not name.startswith(MACHINE_FIELDS)})[:10]
+    lasting = {name: value for name, value in described.items() if not name.startswith(MACHINE_FIELDS)}
+    return digest({name: value for name, value in lasting.items() if name not in YOUNG_FIELDS or value is not None})[:10]
 
 
 def _check_ascending(name: str, values: Sequence[float], ties: bool = False) -> None:

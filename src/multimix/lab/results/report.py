@@ -85,8 +85,8 @@ def _page(
     curves = recipe_figures(whole)
     if any(name.endswith("-k.png") for name in cost_figures):  # the same, with all budgets
         curves = {name: content for name, content in curves.items() if not name.startswith("k.")}
-    diagrams = _reliability(whole)
-    samples = [] if data is None else _samples(whole, data, trust)
+    diagrams = reliability(whole)
+    samples = [] if data is None else sample_pictures(whole, data, trust)
     parts = [
         heading("What shows and what does not"),
         *(paragraph(sentence, finding=True) for sentence in findings(whole)),
@@ -97,7 +97,7 @@ def _page(
         heading("Curves"),
         *(picture(curves[f"{name}.png"], alt) for name, alt in ALTS.items() if f"{name}.png" in curves),
         *_cost_parts(cost_tables, cost_figures),
-        *_calibration(whole, diagrams),
+        *calibration_parts(whole, diagrams),
         *_classes(whole),
         *_evaluations(whole),
         *_boxes(whole),
@@ -168,7 +168,7 @@ def _beside_the_paper(whole: Aggregate, rows: Rows) -> list[str]:
     return parts
 
 
-def _reliability(whole: Aggregate) -> dict[str, bytes]:
+def reliability(whole: Aggregate) -> dict[str, bytes]:
     panels = []
     for line in whole.trained:
         results, mean = [row["result"]["calibration"] for row in line.evaluated("calibration")], line.summary(ECE)
@@ -177,7 +177,7 @@ def _reliability(whole: Aggregate) -> dict[str, bytes]:
     return reliability_grid(panels) if panels else {}
 
 
-def _calibration(whole: Aggregate, diagrams: Mapping[str, bytes]) -> list[str]:
+def calibration_parts(whole: Aggregate, diagrams: Mapping[str, bytes]) -> list[str]:
     if not diagrams:
         return []
     alt = "Reliability diagrams: accuracy against confidence in bins, a panel for every line"
@@ -214,7 +214,7 @@ def _boxes(whole: Aggregate) -> list[str]:
     return [heading("Boxes"), *parts] if parts else []
 
 
-def _samples(whole: Aggregate, data: Path, trust: Collection[str]) -> list[tuple[str, bytes]]:
+def sample_pictures(whole: Aggregate, data: Path, trust: Collection[str]) -> list[tuple[str, bytes]]:
     """Pictures of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
     found = []
     missing: dict[str, list[str]] = {}

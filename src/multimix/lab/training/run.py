@@ -238,7 +238,8 @@ def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: A
         try:
             splits_of(data, folder, cache, workers)
         except (ValueError, OSError) as error:
-            there = any((folder / name).exists() for name in dataset(data.name).folders)
+            official = dataset(data.name).folders
+            there = not official or any((folder / name).exists() for name in official)
             hint = "" if there else f" (--data says where data sets are; multimix data fetch {data.name} downloads this one)"
             wrong = f"{error}{hint}"
     wrong = _same(accelerator, wrong)
@@ -250,6 +251,7 @@ def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: A
 def splits_of(data: Data, folder: Path, cache: Path, workers: int = 0) -> Splits[Split]:
     """All parts of the data set, as a training reads them."""
     wanted = {"skip_bad": data.skip_bad, "cache": cache, "workers": workers}
+    wanted |= {"side": data.side, "most": data.most, "seed": data.subset_seed}
     takes = inspect.signature(dataset(data.name).read).parameters
     return _read_once(data.name, folder, tuple((name, value) for name, value in wanted.items() if name in takes))
 
