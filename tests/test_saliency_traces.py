@@ -1,6 +1,7 @@
 """What the saliency pass must leave as it was, whatever the model; and what it refuses."""
 
 import copy
+from threading import Barrier, Event, Thread
 
 import pytest
 import torch
@@ -232,6 +233,44 @@ def test_what_has_no_saliency_is_one_sentence(model, x, y, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence) as error:
         mm.input_saliency(model, x, y)
     assert "\n" not in str(error.value)
+
+
+class Meets(nn.Module):
+    """Waits in its first two passes: until both have begun, and in the second until the first has returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.both, self.returned = nn.Linear(70, CLASSES), Barrier(2), Event()
+        self.modes = []
+
+    def forward(self, x):
+        second = self.both.wait(10) == 1
+        if second:
+            self.returned.wait(10)
+        self.modes.append((self.training, self.head.training))
+        return self.head(x.flatten(1))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_threads_that_ask_one_model_leave_it_as_it_was(training):
+    from torch._dynamo import eval_frame
+
+    model = Meets().train(training)
+    model.head.train(not training)
+    stance = eval_frame._stance
+
+    def ask():
+        mm.input_saliency(model, images(), labels())
+        model.returned.set()
+
+    threads = [Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert model.modes == [(False, False)] * 2, "the second is still in evaluation mode when the first is done"
+    assert (model.training, model.head.training) == (training, not training)
+    assert eval_frame._stance == stance, "or compiled models would run uncompiled from now on"
 
 
 class Deaf(Network):

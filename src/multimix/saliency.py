@@ -4,7 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -70,11 +72,7 @@ def clean_pass(
     keep = training and torch.is_grad_enabled()
     with ExitStack() as stack:
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and loading the compiler to ask would take seconds
-            # In another mode compiled parts of the model would be compiled anew, and they refuse to keep their graph.
-            try:
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            except RuntimeError:
-                raise MixingError(TRACED) from None
+            stack.enter_context(_uncompiled())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         if not training:
@@ -213,16 +211,53 @@ def _normal(values: Tensor) -> Tensor:
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Every module in evaluation mode; afterwards each in its own again, also one that differs from the module around it.
 
-    The flags are set, not ``eval()`` and ``train()`` called: some modules do more than change their mode there.
+    The flags are set, not ``eval()`` and ``train()`` called: some modules do more than change their mode there. Threads may ask
+    one model at the same time: the first to come keeps its modes, the last to go gives them back.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        for module, _ in modes:
+    modules = list(model.modules())
+    with _LOCK:
+        for module in modules:  # all of them first: a compiled module shares its mode with the one inside it
+            asked, training = _MODES.get(module, (0, module.training))
+            _MODES[module] = (asked + 1, training)
+        for module in modules:
             module.training = False
+    try:
         yield
     finally:
-        for module, training in modes:
-            module.training = training
+        with _LOCK:
+            for module in modules:
+                asked, training = _MODES.pop(module)
+                if asked > 1:
+                    _MODES[module] = (asked - 1, training)
+                else:
+                    module.training = training
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Compiled parts of the model run as they were written, until the last of the threads that asked for it is done.
+
+    In another mode they would be compiled anew, and they refuse to keep their graph.
+    """
+    with _LOCK:
+        try:
+            _STANCES.append(None if _STANCES else torch.compiler.set_stance("force_eager"))
+        except RuntimeError:
+            raise MixingError(TRACED) from None
+    try:
+        yield
+    finally:
+        with _LOCK:
+            before = _STANCES.pop()
+            if before is not None:
+                before.__exit__(None, None, None)
+
+
+# Modes and the compiler's stance belong to all threads: how often each module was asked for and the mode it had before, and one
+# entry for every pass, the first of which knows the stance before.
+_MODES: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
+_STANCES: list[Any] = []
+_LOCK = Lock()
 
 
 def _own_random_state(x: Tensor) -> AbstractContextManager[None]:

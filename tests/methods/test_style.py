@@ -1,5 +1,7 @@
 """AdaIN, pairs, distances between classes, the small pair and the loader of published weights."""
 
+import random
+
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -266,7 +268,9 @@ def test_files_that_do_not_fit_are_refused(files, tmp_path):
     refused({**state, "32.weight": torch.zeros(2)}, r"the file also has 32.weight")
     refused({**state, "28.bias": torch.zeros(4)}, r"28.bias is \[4\], not \[3\]")
     refused({**state, "28.bias": torch.full((3,), torch.nan)}, "must be finite, 28.bias")
-    refused([1, 2], "must be a state dict of tensors, got list")
+    refused([1, 2], "must be a state dict of plain tensors, got list")
+    refused({**state, "28.bias": torch.zeros(3).to_sparse()}, "must be a state dict of plain tensors, got dict")
+    refused({**state, "28.bias": torch.zeros(3, device="meta")}, "must be a state dict of plain tensors, got dict")
     with pytest.raises(FileNotFoundError, match="encoder weights: no file"):
         load_adain_pair(tmp_path / "none.pth", good_decoder)
     bad.write_bytes(b"no weights at all")
@@ -277,6 +281,23 @@ def test_files_that_do_not_fit_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match="not a state dict that loads safely"):
         load_adain_pair(good_encoder, bad)
     assert not Dangerous.ran
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_damaged_file_of_weights_is_one_sentence(tmp_path, zipped):
+    path = tmp_path / "encoder.pth"
+    torch.save({"1.weight": torch.ones(2, 3), "1.bias": torch.ones(2)}, path, _use_new_zipfile_serialization=zipped)
+    sound, stream, refused = path.read_bytes(), random.Random(0), []
+    for _ in range(300):
+        spoilt = bytearray(sound)
+        for _ in range(stream.randint(1, 4)):
+            spoilt[stream.randrange(len(spoilt))] = stream.randrange(256)
+        path.write_bytes(spoilt[: stream.choice([None, stream.randrange(len(spoilt))])])
+        with pytest.raises(ValueError, match="^encoder weights in ") as error:  # at the least, these are not its layers
+            load_adain_pair(path, path)
+        refused.append(str(error.value))
+    assert not any("\n" in sentence for sentence in refused)
+    assert len({sentence.partition(": ")[2].partition(" ")[0] for sentence in refused}) > 5, "of many kinds"
 
 
 class Dangerous:

@@ -135,6 +135,24 @@ def test_tuples_inside_tuples_do_not_crash_the_interpreter(tmp_path, write, cont
         read_cifar100(base)
 
 
+NUMPY = b"cnumpy\nndarray\n"
+DEEP = {
+    "lists": (b"]" * 300_000 + b"a" * 299_999, "it holds list$"),
+    "sets": (b"(" * 300_000 + b"\x91" * 300_000, "it holds frozenset$"),
+    "objects": ((b"(" + NUMPY) * 300_000 + b"o" * 300_000, "it holds _StandIn$"),
+    "states of objects": ((NUMPY + b")R") * 300_000 + b"b" * 299_999, "it holds _StandIn$"),
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_other_things_inside_themselves_do_not_either(tmp_path, write, kind):
+    base, _ = write.cifar100(tmp_path)
+    opcodes, sentence = DEEP[kind]
+    (base / "train").write_bytes(b"\x80\x04" + opcodes + b".")
+    with pytest.raises(BadFile, match=sentence):
+        read_cifar100(base)
+
+
 def test_wrong_counts_and_labels_are_named(tmp_path, write):
     base, found = write.cifar100(tmp_path)
     data, labels = found["train"]

@@ -1,5 +1,8 @@
 import os
 import random
+import struct
+import warnings
+import zlib
 from pathlib import Path
 
 import numpy
@@ -190,6 +193,32 @@ def test_formats_that_no_data_set_has_are_refused_without_being_tried(tmp_path, 
     with pytest.raises(BadFile, match=r"^[^\n]*a.jpg is not an image in JPEG, PNG[^\n]*$"):
         read_picture(str(path))
     assert started == []
+
+
+def bomb(path, side):
+    """A PNG of ``side`` × ``side`` black pixels in a few bytes."""
+    parts = {b"IHDR": struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0), b"IDAT": zlib.compress(bytes(1000)), b"IEND": b""}
+    chunks = (
+        struct.pack(">I", len(part)) + name + part + struct.pack(">I", zlib.crc32(name + part)) for name, part in parts.items()
+    )
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+
+
+@pytest.mark.parametrize("side", [10_000, 20_000, 2_000_000_000])
+@pytest.mark.parametrize("read", [read_picture, picture_size])
+def test_a_picture_that_would_fill_the_memory_is_not_decoded(tmp_path, read, side):
+    bomb(tmp_path / "a.png", side)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as for a user, who would only be warned of the smallest of them
+        with pytest.raises(BadFile, match=r"^[^\n]*a.png is an image that cannot be decoded: Image size [^\n]* exceeds limit"):
+            read(str(tmp_path / "a.png"))
+
+
+def test_modern_formats_under_another_name_are_one_sentence(tmp_path):
+    path = tmp_path / "a.jpg"
+    for kind in (b"avif", b"avis", b"heic", b"jxl "):
+        path.write_bytes(b"\x00\x00\x00\x20ftyp" + kind + b"\x00\x00\x00\x00" + kind + b"mif1miaf" + bytes(100))
+        assert "is not an image in JPEG, PNG" in complaint(read_picture, path)
 
 
 def complaint(read, path):

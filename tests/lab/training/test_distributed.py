@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +31,7 @@ from multimix.lab.training.run import RESULTS, planned, train
 from multimix.lab.training.step import MIXING
 from multimix.sampling import seeded
 from trial import RECIPE
+from two_processes import PATIENCE, environment, two_processes
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("distributed_run.py")
@@ -79,15 +79,15 @@ COMMAND, UPDATES = WORDS.split(), 40
 @contextmanager
 def torchrun(*arguments):
     """The process that starts two others; whatever happens, they do not stay."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        two_processes(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
         if process.poll() is None:
             process.terminate()  # it kills those that do not listen after half a minute
-            process.communicate(timeout=60)
+            process.communicate(timeout=PATIENCE)
 
 
 def until(process, out, reached):
@@ -97,7 +97,7 @@ def until(process, out, reached):
         assert process.poll() is None, process.stderr.read()[-3000:]
         done = sum(path.stat().st_size for path in out.rglob(STEPS))
         before, since = (before, since) if done == before else (done, time.monotonic())
-        assert time.monotonic() - since < 120, "they wait for each other"
+        assert time.monotonic() - since < PATIENCE, "they wait for each other"
         time.sleep(0.02)
 
 
@@ -120,7 +120,7 @@ class Started:
 
     def run(self, cases):
         with torchrun(SCRIPT, self.out, self.notes, json.dumps(cases)) as process:
-            out, error = process.communicate(timeout=300)
+            out, error = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, error[-3000:]
         return out, error
 
@@ -146,7 +146,7 @@ def started(tmp_path_factory):
         process.kill()  # the one above them first, or it would be told, and end the others in its own way
         for rank in (0, 1):
             os.kill(int((found.notes / f"waiting-{rank}").read_text()), signal.SIGKILL)
-        found.error = process.communicate(timeout=60)[1]
+        found.error = process.communicate(timeout=PATIENCE)[1]
     return found
 
 
@@ -157,7 +157,7 @@ def stopped(tmp_path_factory):
     with torchrun("-m", "multimix.lab.cli", *COMMAND, "--out", out) as process:
         until(process, out, lambda: any(len(path.read_bytes().splitlines()) > 4 for path in out.rglob(STEPS)))
         process.send_signal(signal.SIGTERM)
-        error = process.communicate(timeout=90)[1]
+        error = process.communicate(timeout=PATIENCE)[1]
     (steps,) = out.rglob(STEPS)
     return Stopped(out, steps.parent, error, read_steps(steps.parent), checkpoints(steps.parent)[-1:])
 

@@ -5,6 +5,7 @@ import json
 import math
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -204,11 +205,18 @@ def _digest(files: Files, form: Format) -> str:
     return digest.hexdigest()[:16]
 
 
+def open_picture(path: str | Path) -> Image.Image:
+    """A picture of one of the formats, not decoded yet; one above 89 million pixels, of which Pillow only warns, is refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return Image.open(path, formats=PICTURE_FORMATS)
+
+
 @contextmanager
 def open_picture(path: str) -> Iterator[Image.Image]:
     """The picture of a file; whatever the decoder raises becomes one sentence."""
     try:
-        with Image.open(path, formats=PICTURE_FORMATS) as picture:
+        with open_picture(path) as picture:
             yield picture
     except FileNotFoundError:
         raise BadFile(f"{path} is missing") from None

@@ -3,7 +3,6 @@
 The weights are those of another project and not part of this one; ``load_adain_pair`` reads its two state-dict files.
 """
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -98,12 +97,19 @@ def _state(path: str | Path, name: str) -> dict[str, Tensor]:
         raise FileNotFoundError(f"{name} weights: no file {path}")
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)  # a file that would run code is refused
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
+    except Exception as error:  # on damaged files torch raises almost anything, from struct.error to AssertionError
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise ValueError(f"{name} weights in {path} are not a state dict that loads safely: {reason}") from error
-    if not isinstance(held, Mapping) or not all(isinstance(value, Tensor) for value in held.values()):
-        raise ValueError(f"{name} weights in {path} must be a state dict of tensors, got {type(held).__name__}")
+    if not isinstance(held, Mapping) or not all(map(_is_plain, held.values())):
+        raise ValueError(f"{name} weights in {path} must be a state dict of plain tensors, got {type(held).__name__}")
     return {str(key): value for key, value in held.items()}
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is a tensor of numbers in memory; sparse, quantised and empty shells of tensors are not."""
+    return (
+        isinstance(value, Tensor) and value.layout == torch.strided and value.is_floating_point() and value.device.type == "cpu"
+    )
 
 
 def _position(key: str) -> int:
