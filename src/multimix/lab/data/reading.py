@@ -205,7 +205,7 @@ def _digest(files: Files, form: Format) -> str:
     return digest.hexdigest()[:16]
 
 
-def open_picture(path: str | Path) -> Image.Image:
+def picture_file(path: str | Path) -> Image.Image:
     """A picture of one of the formats, not decoded yet; one above 89 million pixels, of which Pillow only warns, is refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -216,7 +216,7 @@ def open_picture(path: str | Path) -> Image.Image:
 def open_picture(path: str) -> Iterator[Image.Image]:
     """The picture of a file; whatever the decoder raises becomes one sentence."""
     try:
-        with open_picture(path) as picture:
+        with picture_file(path) as picture:
             yield picture
     except FileNotFoundError:
         raise BadFile(f"{path} is missing") from None

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from ..data.reading import PICTURE_FORMATS, open_picture, to_tensor
+from ..data.reading import PICTURE_FORMATS, picture_file, to_tensor
 
 SIZES = (16, 512)
 
@@ -28,7 +28,7 @@ def read_picture(path: str | Path, size: int) -> Tensor:
     if size > SIZES[1]:  # before anything is read: it might not fit into the memory
         raise ValueError(f"size must lie in {SIZES[0]} … {SIZES[1]} pixels, got {size}")
     try:
-        with open_picture(path) as file:
+        with picture_file(path) as file:
             upright = ImageOps.exif_transpose(file)
             side = min(upright.size)
             left, top = (upright.width - side) // 2, (upright.height - side) // 2
