@@ -291,7 +291,7 @@ def test_terms_add_up_to_the_loss_with_its_clean_part(loss, steps):
 def test_terms_of_an_unmixed_batch_are_one():
     (term,) = mm.mixed_terms(Plain(), mm.CutMix(k=5, p=0.0), X, Y, steps=1)
     assert torch.equal(term().target.argmax(1), Y)
-    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps must be a whole number, at least 1, or None, got 0"):
         mm.mixed_terms(Plain(), mm.CutMix(k=5), X, Y, steps=0)
 
 

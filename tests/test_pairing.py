@@ -38,5 +38,5 @@ def test_a_batch_of_one_is_its_own_partner():
 
 
 def test_an_empty_batch_is_refused():
-    with pytest.raises(ValueError, match="at least 1 sample, got 0"):
+    with pytest.raises(ValueError, match="batch must be a whole number, at least 1, got 0"):
         random_partner(0)

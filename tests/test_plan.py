@@ -75,7 +75,7 @@ def test_a_plan_for_x_on_a_device_is_on_that_device():
         ),
         (lambda: plan().mix(X.to("meta")), r"z is on meta, the plan on cpu: move one of them"),
         (lambda: plan().to("meta").mix_target(torch.arange(4), 5), r"y is on cpu, the plan on meta: move one of them"),
-        (lambda: plan().split(0), "steps must be at least 1, got 0"),
+        (lambda: plan().split(0), "steps must be a whole number, at least 1, got 0"),
         (lambda: mm.CutMix().plan(X, lam=[0.5, 0.2]), "lam must ascend along the path"),
         (lambda: mm.CutMix().plan(X, lam=[0.5, 1.2]), "lam must lie in 0 … 1"),
         (lambda: mm.CutMix().plan(X, lam=torch.rand(2, 3)), r"lam must have shape \[K\], \[K, 1\] or \[K, 4\], got \[2, 3\]"),

@@ -9,7 +9,7 @@ from .loss import mixed_accuracy, pair_loss, soft_cross_entropy, softmax_bce
 from .methods import *  # noqa: F403  # one line per method, made by tools/generate.py
 from .methods import __all__ as _method_names
 from .methods.comixup.method import GroupPlan
-from .mixing import mix
+from .mixing import exact_mix as mix
 from .plan import PairPlan, Plan
 from .saliency import input_saliency
 from .sampling import random_partner, random_state, sample_path, set_random_state

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from .hooks import hidden_forward
+from .hooks import hidden_forward, run
 from .logits import Output, logits_of
 from .plan import Plan
 from .target import soft_target
@@ -99,7 +99,10 @@ class Mixed:
 
 def mixed_forward(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None = None) -> Tensor:
     """``[K·B, …]``: what the model says about the batch mixed as planned; layers up to the mixing layer run once."""
-    result = model(plan.mix(x)) if plan.layer is None else hidden_forward(model, plan, x)
+    if plan.layer is None:
+        result = run(model, plan.mix(x), f"{plan.k} × {len(x)} mixed samples")
+    else:
+        result = hidden_forward(model, plan, x)
     logits = logits_of(result, output)
     if logits.ndim == 0 or len(logits) != plan.k * len(x):
         raise ValueError(

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # torch stores them, and can do little else
+
 
 class NotFiniteError(ValueError):
     """A model's own numbers are not finite any more: it has diverged."""
@@ -37,6 +40,13 @@ def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
             f"x must be floating point to be mixed, got {x.dtype}: use x.float() / 255 for images in 0 … 255, or "
             "Mix(…, uint8=True), or mix at a hidden layer for indices such as tokens"
         )
+    check_precision("x", x)
+
+
+def check_precision(name: str, values: Tensor) -> None:
+    """Raise ValueError if ``values`` are floating point that torch stores but does not calculate with, such as float8."""
+    if values.is_floating_point() and values.dtype not in FLOATS:
+        raise ValueError(f"{name} must be float16, bfloat16, float32 or float64, got {values.dtype}")
 
 
 def plain(values: Tensor) -> Tensor:
@@ -51,29 +61,57 @@ def plain(values: Tensor) -> Tensor:
     return values.as_subclass(Tensor)
 
 
-def check_labels(y: Tensor, x: Tensor) -> None:
-    """Raise unless ``y`` is a finite tensor with one row per sample of ``x``."""
+def plain_labels(y: Tensor) -> Tensor:
+    """``y`` as a plain tensor that can be compared: of the unsigned types torch can compare bytes only."""
+    y = plain(y)
+    return y.long() if y.dtype in UNSIGNED else y
+
+
+def check_target(y: Tensor) -> None:
+    """Raise unless ``y`` is a tensor of real numbers, finite ones if they are floating point."""
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a torch.Tensor, got {type(y).__name__}")
-    if y.ndim == 0 or len(y) != len(x):
-        raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
     if y.is_complex():
         raise ValueError(f"y must be real, got {y.dtype}")
+    check_precision("y", y)
     if y.is_floating_point() and can_inspect(y) and not bool(torch.isfinite(y).all()):
         raise ValueError("y must be finite, got NaN or infinity")
 
 
-def check_finite(x: Tensor, name: str = "x") -> None:
-    """Raise if ``x``, called ``name``, holds NaN or infinity: one read of the data. Accelerators are not stalled for it."""
-    if not x.is_floating_point() or not can_inspect(x):
-        return
-    x = x.detach()
-    # A finite sum proves finite terms (float16 sums overflow, hence float32); only another sum asks for a closer look.
-    if math.isfinite(x.sum(dtype=torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype).item()):
-        return
-    bad = (~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero().flatten().tolist()
+def check_labels(y: Tensor, x: Tensor) -> None:
+    """Raise unless ``y`` is a finite tensor with one row per sample of ``x``."""
+    check_target(y)
+    if y.ndim == 0 or len(y) != len(x):
+        raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
+
+
+def check_finite(x: Tensor, name: str = "x") -> bool:
+    """Raise if ``x``, called ``name``, holds NaN or infinity; else whether it is large as in :func:`is_large`. One read of it."""
+    largest = _largest(x)
+    if largest <= _limit(x):
+        return False
+    bad = (~torch.isfinite(x.detach())).reshape(len(x), -1).any(1).nonzero().flatten().tolist()
     if bad:
         raise ValueError(f"{name} must be finite, got NaN or infinity in sample {', '.join(map(str, bad[:5]))} of the batch")
+    return True
+
+
+def is_large(x: Tensor) -> bool:
+    """Whether the difference of two numbers such as those in ``x`` may overflow; accelerators are not stalled to find out."""
+    return _largest(x) > _limit(x)
+
+
+def _largest(x: Tensor) -> float:
+    """The largest number of ``x`` without its sign, NaN if there is one; 0 where it is not looked for."""
+    if not x.is_floating_point() or x.numel() == 0 or not can_inspect(x):
+        return 0.0
+    low, high = x.detach().aminmax()
+    return max(-low.item(), high.item())
+
+
+def _limit(x: Tensor) -> float:
+    # What is mixed in float32 cannot overflow there.
+    return math.inf if x.dtype == torch.float16 else torch.finfo(x.dtype).max / 2 if x.is_floating_point() else 0.0
 
 
 def check_spatial(x: Tensor, method: str) -> None:
@@ -90,7 +128,10 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
         raise TypeError(f"saliency must be a torch.Tensor, got {type(saliency).__name__}")
     if list(saliency.shape) not in (wanted, [len(x), 1, *x.shape[2:]]) or saliency.is_complex():
         raise ValueError(f"saliency must be real, of shape {wanted} like x without channels, got {list(saliency.shape)}")
+    check_precision("saliency", saliency)
     saliency = saliency.detach().reshape(wanted).to(x.device)
+    if saliency.is_meta:
+        raise ValueError("saliency must hold numbers, and on the device 'meta' there are none")
     saliency = saliency if saliency.is_floating_point() else saliency.float()
     low, high = (float(end) for end in saliency.aminmax()) if can_inspect(saliency) else (0.0, 0.0)
     if not 0 <= low <= high < math.inf:

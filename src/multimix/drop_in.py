@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
 from .batch import Batch
-from .checks import check_batch, check_finite, check_labels, check_share, plain
+from .checks import check_batch, check_finite, check_labels, check_share, plain_labels
 from .forward import check_history, check_no_own_loss, planned
 from .logits import Output
 from .methods.base import Method, plain_samples
@@ -111,10 +111,9 @@ class Mix(nn.Module):
             return x_mix.round().clamp(0, 255).to(torch.uint8), target
         check_batch(x)
         check_labels(y, x)
-        x, y = plain_samples(self.method, x), plain(y)
+        x, y = plain_samples(self.method, x), plain_labels(y)
         check_history(self.method, given, "Mix")
-        if self.check:
-            check_finite(x)
+        large = check_finite(x) if self.check else False
         target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
         if not (self.training and self.enabled):
             return x, target
@@ -126,7 +125,7 @@ class Mix(nn.Module):
             _, plan, _ = planned(self.method, Batch(model, x, y, target, generator, given, self.output))
         # An unmixed batch is handed on as it is, so it needs no buffer.
         out = self._out(plan.k, x) if self.reuse_buffer and not isinstance(plan, UnmixedPlan) else None
-        return plan.mix(x, out=out), plan.mix_target(target)
+        return plan._mixed(x, out, large=large), plan.mix_target(target)
 
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
         """A ``collate_fn``: (sample, label) pairs → one mixed batch."""

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .batch import Batch, Criterion, Mixed, are_indices
-from .checks import can_inspect, check_batch, check_finite, check_labels, check_share, plain
+from .checks import can_inspect, check_batch, check_finite, check_labels, check_share, check_whole, plain_labels
 from .hooks import check_layers
 from .logits import Output
 from .loss import one_number, soft_cross_entropy
@@ -115,6 +115,7 @@ def mixed_terms(
     """
     if not callable(loss):
         raise TypeError(f"loss must be a function of logits and target such as multimix.softmax_bce, got {loss!r}")
+    check_whole("steps", steps, none=True)
     batch, plan, chosen = planned(method, _batch(model, method, x, y, num_classes, smoothing, output, generator, given))
     carried: dict[str, Tensor] = {}
     looks_back = len(method.traits.history) > 0
@@ -155,6 +156,7 @@ def mixed_chunks(
     """
     check_no_own_loss(method, "mixed_chunks")
     check_history(method, given, "mixed_chunks")
+    check_whole("steps", steps)
     batch, plan, _ = planned(method, _batch(model, method, x, y, num_classes, smoothing, output, generator, given))
     for part in plan.split(steps):
         mixed = Mixed(batch, part, part.k / plan.k)
@@ -201,10 +203,12 @@ def _batch(
 ) -> Batch:
     """Everything that can be wrong is found here, before a draw is made or the model runs."""
     check_method(method)
+    if not callable(model):
+        raise TypeError(f"model must be an nn.Module or a function of x, got {type(model).__name__}")
     traits = method.traits
     check_batch(x, traits.mixes_at)
     check_labels(y, x)
-    x, y = plain_samples(method, x), plain(y)
+    x, y = plain_samples(method, x), plain_labels(y)
     check_share("smoothing", smoothing)
     check_finite(x)
     for name in traits.history:

@@ -41,9 +41,11 @@ class Hooks:
             result = model(x)
         except MixingError:
             raise
-        except (RuntimeError, IndexError, ValueError) as error:
-            if self.fired == 0 or plan.k == 1:
+        except MODEL_ERRORS as error:
+            if type(error) not in MODEL_ERRORS:
                 raise
+            if self.fired == 0 or plan.k == 1:
+                raise failed(error, f"{len(x)} samples", x) from error
             raise MixingError(
                 f"the model failed on {plan.k} × {len(x)} rows after mixing at layer {plan.layer!r}: name a layer that carries "
                 "the whole signal, not a branch beside a skip connection, and a model that neither fixes its batch size nor "
@@ -108,7 +110,26 @@ class MixPoints(Hooks):
 
 
 class MixingError(RuntimeError):
-    """A model that cannot be mixed at the layer asked for."""
+    """A model that cannot be mixed at the layer asked for, or fails on what it is given."""
+
+
+# Of exactly these types, and not derived ones, which may be somebody's own or say that memory ran out.
+MODEL_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
+
+
+def run(model: Callable[[Tensor], Any], x: Tensor, what: str) -> Any:
+    """``model(x)``; where it cannot take ``x``, which holds ``what``, its error with a sentence of ours before."""
+    try:
+        return model(x)
+    except MODEL_ERRORS as error:
+        if type(error) not in MODEL_ERRORS:
+            raise
+        raise failed(error, what, x) from error
+
+
+def failed(error: Exception, what: str, x: Tensor) -> MixingError:
+    """``error`` of a model that was given ``x``, in our words and its own."""
+    return MixingError(f"the model failed on {what} of shape {list(x.shape[1:])}, {x.dtype}: {error}")
 
 
 class _Hook:

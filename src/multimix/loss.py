@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .checks import check_precision
 from .precision import float32_or_better
 
 
@@ -81,5 +82,10 @@ def one_number(value: Any) -> Tensor:
 
 
 def _check(logits: Tensor, target: Tensor) -> None:
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+        check_precision(name, value)
     if logits.shape != target.shape or logits.ndim != 2:
         raise ValueError(f"logits and target must both be [N, C], got {list(logits.shape)} and {list(target.shape)}")

@@ -1,7 +1,12 @@
 """The one line that mixes, and the quickest way to lay out its K·B results."""
 
+from numbers import Real
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from .checks import check_precision
 
 # From this many produced numbers per pair on, going pair by pair beats gathering all partners first (measured on CPU).
 PAIR_BY_PAIR = 12_288
@@ -15,6 +20,35 @@ def mix(z: Tensor, z_pair: Tensor, m: Tensor) -> Tensor:
     if z.dtype in (torch.float16, torch.bfloat16):
         return torch.lerp(z.float(), z_pair.float(), m.to(torch.float32)).to(z.dtype)
     return torch.lerp(z, z_pair, m.to(z.dtype))
+
+
+def exact_mix(z: Tensor | float, z_pair: Tensor | float, m: Tensor | float) -> Tensor:
+    """(1 − m) ⊙ z + m ⊙ z': 0 gives ``z`` and 1 gives ``z_pair``, bit for bit, infinities included. All three broadcast.
+
+    Between two finite numbers lie finite numbers, also where their difference is none. Half-precision ``z`` is mixed in float32.
+    """
+    z, z_pair, m = (_as_numbers(name, value) for name, value in (("z", z), ("z_pair", z_pair), ("m", m)))
+    if z.dtype != z_pair.dtype or not z.is_floating_point() or m.is_complex():
+        raise ValueError(
+            f"z and z_pair must have one floating-point type, m be real, got {z.dtype}, {z_pair.dtype} and {m.dtype}"
+        )
+    try:
+        torch.broadcast_shapes(z.shape, z_pair.shape, m.shape)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        shapes = ", ".join(str(list(part.shape)) for part in (z, z_pair, m))
+        raise ValueError(f"the shapes of z, z_pair and m must broadcast, got {shapes}") from None
+    mixed = mix(z, z_pair, m)
+    m = m.to(mixed.dtype if mixed.dtype in (torch.float32, torch.float64) else torch.float32)
+    mixed = torch.where(torch.isfinite(mixed), mixed, ((1 - m) * z + m * z_pair).to(mixed.dtype))
+    return torch.where(m == 0, z, torch.where(m == 1, z_pair, mixed))
+
+
+def _as_numbers(name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor | Real):
+        raise TypeError(f"{name} must be a torch.Tensor or a number, got {type(value).__name__}")
+    numbers = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.get_default_dtype())
+    check_precision(name, numbers)
+    return numbers
 
 
 def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from .checks import plain
+from .checks import check_whole, is_large, is_whole, plain
 from .mixing import mixed_batch
 from .target import soft_target
 
@@ -68,9 +68,11 @@ class Plan(ABC):
         ``out`` reuses a buffer of the result's shape and skips the page faults of a fresh one. It is safe once nothing needs
         its old content any more: a network's input is needed until ``backward`` is done.
         """
+        if not isinstance(z, Tensor):
+            raise TypeError(f"z must be a torch.Tensor, got {type(z).__name__}")
         z = plain(z)
         self._check(z, out)
-        return self._mix(z, out)
+        return self._mixed(z, out, large=is_large(z))
 
     def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
         """``[K·B, C]``: ``y`` mixed as the samples are. See :func:`multimix.soft_target` for what ``y`` may be.
@@ -86,7 +88,7 @@ class Plan(ABC):
             if target.shape[2:] != self.size:
                 raise ValueError(f"y with places must be [B, C, {str(list(self.size))[1:-1]}] like x, got {list(target.shape)}")
             return self._mix_places(target)
-        return self._mix_target(target)
+        return _widened(target, self._mix_target) if is_large(target) else self._mix_target(target)
 
     def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:
         """The same plan on ``device``."""
@@ -95,6 +97,8 @@ class Plan(ABC):
     def __getitem__(self: AnyPlan, step: int | slice) -> AnyPlan:
         """The same plan with fewer interpolations: ``plan[2]`` is the third step alone, ``plan[1:3]`` the second and third."""
         if not isinstance(step, slice):
+            if not is_whole(step):
+                raise TypeError(f"a plan is cut by a whole number or a slice, got {step!r}")
             if not -self.k <= step < self.k:
                 raise IndexError(f"a plan of {self.k} steps has no step {step}")
             step = slice(step % self.k, step % self.k + 1)
@@ -112,9 +116,15 @@ class Plan(ABC):
 
     def split(self: AnyPlan, steps: int) -> list[AnyPlan]:
         """The plan cut along K into plans of at most ``steps`` interpolations."""
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}")
+        check_whole("steps", steps)
         return [self[start : start + steps] for start in range(0, self.k, steps)]
+
+    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
+        """``mix`` for whoever has checked ``z`` and knows whether it is large (:func:`.checks.is_large`)."""
+        if not large:
+            return self._mix(z, out)
+        mixed = _widened(z, lambda wide: self._mix(wide, None))
+        return mixed if out is None else out.copy_(mixed)
 
     @abstractmethod
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor: ...
@@ -225,6 +235,13 @@ class UnmixedPlan(PairPlan):
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         return z if out is None else out.copy_(z)
+
+
+def _widened(z: Tensor, mixed: Callable[[Tensor], Tensor]) -> Tensor:
+    """``mixed(z)`` for numbers whose differences overflow: in float64, where they do not, or as quarters."""
+    if z.dtype == torch.float64:
+        return mixed(z / 4) * 4
+    return mixed(z.double()).to(z.dtype)
 
 
 def even_mask(lam: Tensor, size: torch.Size) -> Tensor:

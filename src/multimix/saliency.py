@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from .checks import can_inspect, check_labels, plain
-from .hooks import MixingError, unwrapped
+from .checks import can_inspect, check_labels, check_precision, plain, plain_labels
+from .hooks import MixingError, run, unwrapped
 from .logits import Output, logits_of
 from .loss import one_number
 from .precision import float32_or_better, full_precision
@@ -78,7 +78,7 @@ def clean_pass(
         if not training:
             stack.enter_context(evaluation_mode(core))
             stack.enter_context(_own_random_state(x))
-        x, y = (_normal(plain(x)), _normal(plain(y))) if loss is None else (_normal(plain(x)), y)
+        x, y = (_normal(plain(x)), _normal(plain_labels(y))) if loss is None else (_normal(plain(x)), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
         logits = _logits(core, source, output, keep=keep)
@@ -95,8 +95,8 @@ def clean_logits(model: nn.Module, x: Tensor, output: Output | None = None) -> T
 
 
 def _logits(core: nn.Module, x: Tensor, output: Output | None, *, keep: bool) -> Tensor:
-    run = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
-    return logits_of(run(x.clone()), output)  # a copy, because a first layer may work in place
+    model = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
+    return logits_of(run(model, x.clone(), f"{len(x)} clean samples"), output)  # a copy, because a first layer may work in place
 
 
 def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:
@@ -143,6 +143,9 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
         raise MixingError(TRACED)
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    check_precision("x", x)
+    if x.layout != torch.strided:
+        raise ValueError(f"x must be a dense tensor, got {x.layout}; use x.to_dense()")
     if not x.is_floating_point():
         raise ValueError(f"saliency is a gradient by x, which must be floating point, got {x.dtype}")
     if x.ndim < 2 or x.numel() == 0:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -70,8 +70,7 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
     A permutation has one fixed point on average: that row is paired with itself and stays as it is. With ``derange`` the
     permutation is uniform among those without fixed points (a batch of one is still its own partner).
     """
-    if batch < 1:
-        raise ValueError(f"a batch must hold at least 1 sample, got {batch}")
+    check_whole("batch", batch)
     generator = resolved(generator)
     partner = torch.randperm(batch, generator=generator, device="cpu")
     # Rejection keeps the law uniform; about e = 2.7 tries on average.
@@ -82,12 +81,13 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
 
 def checked_partner(partner: Tensor, batch: int) -> Tensor:
     """``partner`` as a CPU index tensor, or ValueError with what is wrong with it."""
-    partner = torch.as_tensor(partner, device="cpu")
-    if partner.shape != (batch,) or partner.is_floating_point() or partner.dtype == torch.bool:
+    partner = _as_tensor("partner", "indices", partner)
+    if partner.shape != (batch,) or not is_integer(partner):
         raise ValueError(f"partner must hold one index per sample, shape [{batch}], got {partner.dtype} {list(partner.shape)}")
+    partner = partner.long()
     if int(partner.min()) < 0 or int(partner.max()) >= batch:
         raise ValueError(f"partner must index the batch, 0 to {batch - 1}, got {int(partner.min())} to {int(partner.max())}")
-    return partner.long()
+    return partner
 
 
 Sampler = Literal["iid", "stratified", "grid"]
@@ -115,6 +115,7 @@ def sample_path(
     Beta(α, β), which ``stratified`` does not know.
     """
     check_path_options(k, alpha, sampler)
+    check_whole("rows", rows)
     if beta is not None:
         check_second(beta, sampler)
     if alpha == 0:
@@ -156,7 +157,10 @@ def check_second(beta: float, sampler: str) -> None:
 
 def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     """A path given by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
-    lam = torch.as_tensor(lam, dtype=torch.float64, device="cpu")
+    lam = _as_tensor("lam", "real numbers", lam)
+    if lam.is_complex():
+        raise ValueError(f"lam must be real, got {lam.dtype}")
+    lam = lam.to(torch.float64)
     lam = lam.unsqueeze(1) if lam.ndim == 1 else lam
     if lam.ndim != 2 or len(lam) == 0 or lam.shape[1] not in (1, batch):
         raise ValueError(f"lam must have shape [K], [K, 1] or [K, {batch}], got {list(lam.shape)}")
@@ -165,6 +169,19 @@ def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     if not bool((lam.diff(dim=0) >= 0).all()):
         raise ValueError(f"lam must ascend along the path, got {lam[:, 0].tolist()}")
     return lam
+
+
+def _as_tensor(name: str, what: str, values: Any) -> Tensor:
+    """``values`` as a tensor on the CPU: they may come as a list, an array or a tensor."""
+    try:
+        return torch.as_tensor(values, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be a tensor or a list of {what}, got {values!r}") from None
+
+
+def is_integer(values: Tensor) -> bool:
+    """Whether ``values`` are whole numbers; True and False are none."""
+    return not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
 
 
 def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator, beta: float | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .checks import can_inspect, check_share, check_whole, plain
+from .checks import can_inspect, check_share, check_target, check_whole, plain_labels
 
 
 def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
@@ -18,12 +18,15 @@ def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     """
-    y = plain(y)
+    check_target(y)
+    y = plain_labels(y)
+    check_share("smoothing", smoothing)
     if y.ndim == 0 or len(y) == 0:
         raise ValueError(f"y must hold one row per sample, got shape {list(y.shape)}")
     if not y.is_floating_point() and (y.ndim == 1 or (y.ndim > 2 and num_classes is not None)):
         target = _one_hot(y, num_classes)
     else:
+        check_whole("num_classes", num_classes, none=True)
         if num_classes is not None and (y.ndim != 2 or y.shape[1] != num_classes):
             raise ValueError(
                 f"with num_classes={num_classes}, y must be class indices [B] or rows [B, {num_classes}], "

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import comixup_numpy
 import comixup_oracle as oracle
@@ -171,6 +172,26 @@ def test_a_fresh_step_is_the_step_alone():
         alone = CoMixup().solve(groups._replace(prior=groups.prior[k : k + 1]))
         assert torch.equal(whole[0][k], alone[0][0])
         assert torch.equal(whole[1][k], alone[1][0])
+
+
+def unmixed_rows(start):
+    """``[K, parts]``: how many rows of a part show one sample only, at each of five steps along a path of priors."""
+    maps = some_maps(1600, (16, 24), 0)
+    plan = CoMixup(k=5, start=start).plan(torch.zeros(1600, 1, 16, 24), saliency=maps, generator=seeded(1))
+    first, second = plan.first.flatten(2), plan.second.flatten(2)
+    single = (first == first[..., :1]).all(2) & (second == first[..., :1]).all(2)
+    return single.double().reshape(5, -1, 20).sum(2)
+
+
+def test_the_first_and_the_last_step_have_one_law():
+    """A step that starts where the one before ended has more rows without a second sample. By chance in 1 of 1,000."""
+    assert CoMixup().start == "fresh"
+    rows = unmixed_rows("fresh")
+    assert stats.ttest_rel(rows[0], rows[4]).pvalue > 1e-3
+    assert stats.ttest_rel(rows[0], rows[2]).pvalue > 1e-3
+    warm = unmixed_rows("previous")
+    assert torch.equal(warm[0], rows[0])
+    assert stats.ttest_rel(warm[0], warm[4]).pvalue < 1e-3
 
 
 def test_parts_do_not_see_each_other_nor_threads():

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..batch import Batch, Criterion, Mixed
-from ..checks import check_number, check_share, check_spatial
+from ..checks import check_number, check_share, check_spatial, is_large
 from ..geometry.boxes import Fit, Grid, Resize, ResizedPlan, centered_boxes, random_center
 from ..hooks import MixingError, named_layer, unwrapped
 from ..mixing import mix
@@ -219,6 +219,14 @@ class PastedPlan(ResizedPlan):
     @property
     def kept_steps(self) -> list[int]:
         return [int(step) for step in self.kept.nonzero().flatten()]
+
+    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
+        if self.resize == "nearest":  # nothing is added up
+            return self._mix(z, out)
+        if z.dtype == torch.float64 and (large or is_large(self.history_x)):
+            mixed = replace(self, history_x=self.history_x / 4)._mix(z / 4, None) * 4
+            return mixed if out is None else out.copy_(mixed)
+        return super()._mixed(z, out, large=large or is_large(self.history_x))
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         if z.shape != self.history_x.shape:
