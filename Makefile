@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 MAKEFLAGS += --jobs=2
 
-.PHONY: demo test test-all check compile docs-tables bench clean
+.PHONY: demo test test-all check compile docs docs-tables package bench clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
@@ -29,6 +29,20 @@ check: $(VENV)/.dev
 compile: $(VENV)/.dev
 	$(BIN)/python -c "import multimix; multimix.warmup()"
 
+# The site, in site/: open site/index.html, no server needed. The variable silences an advertisement of the theme.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# Wheel and sdist, and what a user does with them: installed without this folder, they must run.
+CLEAN ?= build/clean
+package: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --clear $(CLEAN)
+	$(CLEAN)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 "$$(echo dist/*.whl)[lab]"
+	cd $(CLEAN) && bin/multimix demo --quick && bin/multimix list methods
+
 docs-tables: $(VENV)/.lab
 	$(BIN)/python tools/generate.py
 
@@ -41,12 +55,16 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/memory.py
 
 clean:
-	rm -rf $(VENV) build dist multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance
+	rm -rf $(VENV) build dist site multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance
 
 $(VENV)/.lab: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
 	$(PIP) -e ".[lab]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.lab
+	$(PIP) -e ".[docs]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.lab

@@ -1,41 +1,95 @@
-"""The README's Python runs as it stands, block after block."""
+"""The Python in the README and on the pages of docs/ runs as it stands, block after block; links lead somewhere."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import multimix as mm
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+ELSEWHERE = {"extending.md": "methods/test_registry.py"}  # cards, in docs/methods, have test_cards.py
+RUN_HERE = [
+    page for page in PAGES if BLOCK.search(page.read_text()) and page.parent.name != "methods" and page.name not in ELSEWHERE
+]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
-def test_python_blocks_run():
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert len(blocks) >= 4
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # the compiler looks
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
+def test_python_blocks_run(page):
+    torch.manual_seed(0)
     names = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert names["logits"].shape == names["target"].shape
+    for block in BLOCK.findall(page.read_text()):
+        exec(compile(block, page.name, "exec"), names)
+    CHECKS.get(page.name, lambda names: None)(names)
 
 
-def test_the_evaluation_page_runs():
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text(), flags=re.DOTALL)
-    names = {}
-    exec(compile(block, "evaluation.md", "exec"), names)
+def _rows_of_logits(names):
+    assert names["logits"].shape == names["target"].shape == (80, 10)
+
+
+def _loop_page(names):
+    assert names["logits"].shape == names["target"].shape == (16, 10)  # the last chunk
+    assert all(weight.grad is not None for weight in names["model"].parameters())
+
+
+def _migration_page(names):
+    assert (len(names["mixed"]), names["target"].shape) == (80, (80, 10))
+    assert all(weight.grad is not None for weight in names["model"].parameters())
+
+
+def _evaluation_page(names):
     assert len(names["seen"]) == 40
 
 
-def test_the_loop_of_the_migration_page_runs():
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "migrate.md").read_text(), flags=re.DOTALL)
-    names = {}
-    exec(compile(block, "migrate.md", "exec"), names)
-    assert (len(names["mixed"]), names["target"].shape) == (80, (80, 10))
-    assert all(weight.grad is not None for weight in names["model"].parameters())
+CHECKS = {
+    "README.md": _rows_of_logits,
+    "index.md": _rows_of_logits,
+    "hidden-layers.md": _rows_of_logits,
+    "loop.md": _loop_page,
+    "migrate.md": _migration_page,
+    "evaluation.md": _evaluation_page,
+}
+
+
+def test_the_readme_counts_the_methods():
+    methods = [known for known in mm.entries() if known.method.__module__.startswith("multimix.")]
+    assert f"has {len(methods) - 1} methods" in README.read_text()  # no mixing is not one
+
+
+def test_pages_tested_elsewhere_are():
+    assert all((ROOT / "docs" / page).exists() and (ROOT / "tests" / test).exists() for page, test in ELSEWHERE.items())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+        place = page.parent / target
+        notebook = place.with_suffix(".ipynb")  # the site has a page for every notebook
+        assert place.exists() or (notebook in NOTEBOOKS and place.suffix == ".md"), target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(notebook, tmp_path):
+    pytest.importorskip("nbconvert")
+    pytest.importorskip("ipykernel")
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", tmp_path, notebook]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / notebook.name).exists()
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_keep_small_outputs(notebook):
+    text = notebook.read_text()
+    assert '"outputs": [\n    {' in text or '"outputs": [\n   {' in text
+    assert len(text) < 200_000

@@ -1,4 +1,4 @@
-"""Writes what follows from the registry between markers: the imports of the built-in methods and the README's table of methods.
+"""Writes what follows from the registry between markers: the imports of the built-in methods, the table of methods, the gallery.
 
 python tools/generate.py            write
 python tools/generate.py --check    fail if anything is out of date
@@ -8,10 +8,16 @@ import ast
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multimix.methods.registry import Entry
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "src" / "multimix" / "methods"
-README = ROOT / "README.md"
+CHOOSE = ROOT / "docs" / "choose.md"
+CARDS = ROOT / "docs" / "methods"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 
 
 def method_imports(before: str) -> str:
@@ -32,24 +38,58 @@ def method_imports(before: str) -> str:
 
 
 def method_table(before: str) -> str:
-    """The README's table, a line for each built-in method."""
+    """A line for each built-in method."""
+    lines = ["| name | class | what is shared along the path | order guaranteed |", "|---|---|---|---|"]
+    for entry in built_in():
+        shared, order = (f" {words} " if words else " " for words in (entry.shared, entry.order))
+        aliases = "".join(f", `{alias}`" for alias in entry.aliases)
+        lines.append(f"| [`{entry.name}`](methods/{entry.name}.md){aliases} | `{entry.method.__name__}` |{shared}|{order}|")
+    lines.append("| [label smoothing](methods/label-smoothing.md) | `smoothing=` | | goes with every method |")
+    return "\n".join(lines)
+
+
+def gallery(before: str) -> str:
+    """A card for each built-in method: its picture, what it does, what it costs, and what order its steps have."""
+    cards = ['<div class="grid cards" markdown>', ""]
+    for entry in built_in()[1:]:  # the first is no mixing
+        picture = f"![Steps of {entry.name}](methods/img/{entry.name}.png)" if _has_picture(entry.name) else ""
+        cost = [f"mixing {_milliseconds(entry.name)} ms"] if _milliseconds(entry.name) else []
+        cost += ["a saliency pass"] if "saliency" in entry.method(**entry.examples[0]).traits.needs else []
+        card = [
+            f"-   **[{entry.method.__name__}](methods/{entry.name}.md)** `{entry.name}`",
+            picture,
+            f"{entry.summary}.",
+            f"*Order:* {entry.order}",
+            f"*Cost:* {' and '.join(cost)}" if cost else "",
+        ]
+        cards += ["\n\n    ".join(filter(None, card)), ""]
+    return "\n".join([*cards, "</div>"])
+
+
+def built_in() -> list["Entry"]:
+    """The methods of this package, without plug-ins."""
     sys.path.insert(0, str(ROOT / "src"))
     from multimix.methods import entries
 
-    lines = ["| name | class | what is shared along the path | order guaranteed |", "|---|---|---|---|"]
-    for entry in entries():
-        if not entry.method.__module__.startswith("multimix."):
-            continue
-        shared, order = (f" {words} " if words else " " for words in (entry.shared, entry.order))
-        aliases = "".join(f", `{alias}`" for alias in entry.aliases)
-        lines.append(f"| [`{entry.name}`](docs/methods/{entry.name}.md){aliases} | `{entry.method.__name__}` |{shared}|{order}|")
-    lines.append("| [label smoothing](docs/methods/label-smoothing.md) | `smoothing=` | | goes with every method |")
-    return "\n".join(lines)
+    return [entry for entry in entries() if entry.method.__module__.startswith("multimix.")]
+
+
+def _has_picture(name: str) -> bool:
+    return (CARDS / "img" / f"{name}.png").exists()
+
+
+def _milliseconds(name: str) -> str:
+    """Plan and mix at 32 px, K = 5, from the table of milliseconds; nothing where a method is not in it."""
+    table = BENCHMARKS.read_text(encoding="utf-8").partition("| CPU ms, plan + mix")[2] if BENCHMARKS.exists() else ""
+    row = re.search(rf"^\| {name}(?: \([^|]*)? \|[^|]*\| ([\d.,]+) \+ ([\d.,]+) \|", table, flags=re.MULTILINE)
+    total = sum(float(part.replace(",", "")) for part in row.groups()) if row else 0.0
+    return f"{total:.0f}" if total >= 10 else f"{total:.1f}" if total else ""
 
 
 BLOCKS = [
     (METHODS / "__init__.py", "# <methods>\n", "\n# </methods>", method_imports),
-    (README, "<!-- methods: made by tools/generate.py -->\n", "\n<!-- /methods -->", method_table),
+    (CHOOSE, "<!-- methods: made by tools/generate.py -->\n", "\n<!-- /methods -->", method_table),
+    (CHOOSE, "<!-- gallery: made by tools/generate.py -->\n", "\n<!-- /gallery -->", gallery),
 ]
 
 

@@ -73,7 +73,8 @@ def test_a_new_file_gets_its_line_at_the_end(tmp_path):
     copy = tmp_path / "copy"
     for name in ("src", "tools"):
         subprocess.run(["cp", "-r", ROOT / name, copy.parent / name], check=True)
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/choose.md").write_text((ROOT / "docs/choose.md").read_text())
     (tmp_path / "src/multimix/methods/a_stripe_mix.py").write_text(
         BLOCKS[0].replace(
             "from multimix import PairMethod, register", "from .base import PairMethod\nfrom .registry import register"
@@ -85,10 +86,9 @@ def test_a_new_file_gets_its_line_at_the_end(tmp_path):
     lines = (tmp_path / "src/multimix/methods/__init__.py").read_text().splitlines()
     assert lines.index("from .a_stripe_mix import StripeMix") == lines.index("# isort: on") - 1
     assert '    "StripeMix",' in lines
-    assert (
-        "| [`stripemix`](docs/methods/stripemix.md), `stripes` | `StripeMix` | pair, side |"
-        in (tmp_path / "README.md").read_text()
-    )
+    page = (tmp_path / "docs/choose.md").read_text()
+    assert "| [`stripemix`](methods/stripemix.md), `stripes` | `StripeMix` | pair, side |" in page
+    assert "-   **[StripeMix](methods/stripemix.md)** `stripemix`\n\n    StripeMix: K growing strips" in page
 
 
 def test_names_are_taken_once(monkeypatch):

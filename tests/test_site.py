@@ -1,0 +1,104 @@
+"""The documentation site: built strictly, with links and anchors that exist, and without a request to any other server."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import multimix as mm
+from browser import in_browser, in_frame
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and the anchors it has."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.anchors = [], [], {"__skip", ""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        if tag in {"script", "img", "iframe", "source", "video", "audio"} and given.get("src"):
+            self.loads.append(given["src"])
+        if tag == "link" and given.get("rel") != "canonical":
+            self.loads.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="the site needs the extra [docs]")
+    pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
+
+
+def test_links_and_anchors_exist(pages):
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme in {"http", "https", "mailto"}:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.exists(), f"{path.name}: {link}"
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].anchors, f"{path.name}: {link}"
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    assert not [load for page in pages.values() for load in page.loads if urlsplit(load).netloc]
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\s]*", styles)
+
+
+def test_formulas_are_drawn(site, pages):
+    text = (site / "maths.html").read_text(encoding="utf-8")
+    assert text.count("<math") > 50
+    assert "arithmatex" not in text
+    assert "\\lambda" not in re.sub(r"<annotation.*?</annotation>", "", text, flags=re.DOTALL)
+
+
+def test_every_public_name_is_in_the_api(pages, site):
+    anchors = pages[site / "api.html"].anchors
+    missing = [name for name in mm.__all__ if f"multimix.{name}" not in anchors and name != "METHODS"]
+    assert missing == []
+
+
+def test_every_page_can_be_found(pages, site):
+    """Each page is in the menu of the first."""
+    menu = {(site / unquote(urlsplit(link).path)).resolve() for link in pages[site / "index.html"].links}
+    assert set(pages) - menu == set()
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("name", ["index", "choose", "maths", "api"])
+def test_pages_fit(site, name, width):
+    found = in_frame(site / f"{name}.html", width, site)
+    assert found["widths"][1] <= found["widths"][0]
+    assert all(request.startswith("file:") for request in found["requests"]), found["requests"]
+    assert all(found["pictures"])
