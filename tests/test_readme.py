@@ -15,7 +15,8 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-ELSEWHERE = {"extending.md": "methods/test_registry.py"}  # cards, in docs/methods, have test_cards.py
+# cards, in docs/methods, have test_cards.py
+ELSEWHERE = {"adapters.md": "adapter_pages.py", "extending.md": "methods/test_registry.py"}
 RUN_HERE = [
     page for page in PAGES if BLOCK.search(page.read_text()) and page.parent.name != "methods" and page.name not in ELSEWHERE
 ]

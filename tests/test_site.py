@@ -91,7 +91,8 @@ def test_every_public_name_is_in_the_api(pages, site):
 def test_every_page_can_be_found(pages, site):
     """Each page is in the menu of the first."""
     menu = {(site / unquote(urlsplit(link).path)).resolve() for link in pages[site / "index.html"].links}
-    assert set(pages) - menu == set()
+    missing = sorted(path.relative_to(site) for path in set(pages) - menu)
+    assert missing == [], "add them to nav in mkdocs.yml"
 
 
 @in_browser
