@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .devices import constant
+
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # torch stores them, and can do little else
 
@@ -227,8 +229,6 @@ def check_channels(name: str, value: Any, x: Tensor) -> None:
 
 
 def per_channel(name: str, value: float | tuple[float, ...], x: Tensor) -> Tensor:
-    """``value`` in float64, such that it can be multiplied with ``x [B, C, *size]``."""
+    """``value`` in float64, where there is one, such that it can be multiplied with ``x [B, C, *size]``."""
     check_channels(name, value, x)
-    return torch.tensor(value if isinstance(value, tuple) else (value,), dtype=torch.float64, device=x.device).reshape(
-        -1, *[1] * (x.ndim - 2)
-    )
+    return constant(value if isinstance(value, tuple) else (value,), x.device).reshape(-1, *[1] * (x.ndim - 2))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_whole, is_large, is_whole, plain
+from .devices import uploaded, widest_float
 from .mixing import mixed_batch
 from .target import soft_target
 
@@ -41,6 +42,9 @@ class Plan(ABC):
     shared: ClassVar[tuple[str, ...]] = ("partner",)
     """Names of the tensors that all K steps share."""
 
+    on_host: ClassVar[tuple[str, ...]] = ()
+    """Names of the tensors that stay on the CPU, because only Python reads them."""
+
     @property
     def k(self) -> int:
         """Number of interpolations; 1 for an unmixed batch, whatever the method's k."""
@@ -55,7 +59,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def lam(self) -> Tensor:
-        """``[K, B]`` in float64: the realised share of what is not the sample's own, read off the mask."""
+        """``[K, B]``: the realised share of what is not the sample's own, read off the mask; float64 where the device has it."""
 
     @property
     @abstractmethod
@@ -91,8 +95,15 @@ class Plan(ABC):
         return _widened(target, self._mix_target) if is_large(target) else self._mix_target(target)
 
     def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:
-        """The same plan on ``device``."""
-        return self._each(lambda _, value: value.to(device))
+        """The same plan on ``device``: one copy, for which an accelerator does not make the host wait.
+
+        On a device without float64, such as MPS, its numbers are float32.
+        """
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        moving = [name for name, value in held.items() if isinstance(value, Tensor) and name not in self.on_host]
+        there = uploaded(torch.device(device), *(held[name] for name in moving))
+        changed: dict[str, Any] = dict(zip(moving, there, strict=True))
+        return replace(self, **changed)
 
     def __getitem__(self: AnyPlan, step: int | slice) -> AnyPlan:
         """The same plan with fewer interpolations: ``plan[2]`` is the third step alone, ``plan[1:3]`` the second and third."""
@@ -202,7 +213,7 @@ class MaskPlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        return self.share.flatten(2).mean(2, dtype=torch.float64).expand(-1, len(self.partner))
+        return self.share.flatten(2).mean(2, dtype=widest_float(self.share.device)).expand(-1, len(self.partner))
 
     @property
     def mask(self) -> Tensor:
@@ -227,7 +238,7 @@ class UnmixedPlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        return torch.zeros(1, len(self.partner), dtype=torch.float64, device=self.partner.device)
+        return torch.zeros(1, len(self.partner), dtype=widest_float(self.partner.device), device=self.partner.device)
 
     @property
     def mask(self) -> Tensor:

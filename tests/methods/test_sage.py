@@ -55,7 +55,7 @@ def test_the_chosen_offset_is_the_best_of_all_candidates():
     own, pair = with_mean_1(maps(8, size, 1)), with_mean_1(maps(8, size, 2))
     rho = torch.tensor([[0.6], [0.3], [0.05]], dtype=torch.float64)
     shifts = [(0, 0), *random_shifts(25, torch.Size(size), seeded(4))]
-    found = best_shift(own, pair, rho, shifts)
+    found = torch.tensor(shifts)[best_shift(own, pair, rho, shifts)]
     for i in range(8):
         _, _, scores = slow.sage_pair(own[i] / own[i].sum(), pair[i] / pair[i].sum(), rho.flatten().tolist(), shifts)
         chosen = scores[shifts.index(tuple(found[i].tolist()))]
@@ -115,7 +115,7 @@ def test_how_many_offsets(monkeypatch):
     counts = []
     monkeypatch.setattr(
         "multimix.methods.sage.best_shift",
-        lambda own, pair, rho, shifts: counts.append(len(shifts)) or torch.zeros(len(own), own.ndim - 1, dtype=torch.int64),
+        lambda own, pair, rho, shifts: counts.append(len(shifts)) or torch.zeros(len(own), dtype=torch.int64),
     )
     for size, options in (
         ((32, 32), {}),

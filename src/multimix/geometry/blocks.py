@@ -6,9 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..devices import widest_float
 from ..mixing import can_write_in_place, into, memory_format, mix, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
-from .grid import areas, as_plane, block_of, borders, grid_of, spread
+from .grid import areas, as_plane, block_of, borders_on, grid_of, spread
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -32,8 +33,8 @@ class BlockPlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        covered = (self.levels * areas(as_plane(self.size), grid_of(self.levels)).to(self.levels.device)).flatten(2).sum(2)
-        return covered.to(torch.float64) / (self.steps * self.size.numel())
+        covered = (self.levels * areas(as_plane(self.size), grid_of(self.levels), self.levels.device)).flatten(2).sum(2)
+        return covered.to(widest_float(covered.device)) / (self.steps * self.size.numel())
 
     @property
     def mask(self) -> Tensor:
@@ -85,9 +86,8 @@ def moved_places(source: Tensor, size: tuple[int, int], cells: tuple[int, int]) 
     cell = spread(source.long().reshape(*source.shape[:-1], *cells), size)
     index = []
     for axis, (side, count) in enumerate(zip(size, cells, strict=True)):
-        edges, here = torch.tensor(borders(side, count), device="cpu"), block_of(side, count)
-        inside = (torch.arange(side, device="cpu") - edges[here]).to(source.device)
-        edges = edges.to(source.device)
+        edges = borders_on(source.device, side, count)
+        inside = torch.arange(side, device=source.device) - edges[block_of(side, count, source.device)]
         there = cell // cells[1] if axis == 0 else cell % cells[1]
         index.append(torch.minimum(edges[there] + (inside[:, None] if axis == 0 else inside), edges[there + 1] - 1))
     return (index[0] * size[1] + index[1]).flatten(-2)

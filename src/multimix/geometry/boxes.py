@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from ..devices import widest_float
 from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, chain, into, mix, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
 
@@ -67,7 +68,7 @@ class BoxPlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        area = (self.high - self.low).to(torch.float64).prod(-1) / self.size.numel()
+        area = (self.high - self.low).to(widest_float(self.low.device)).prod(-1) / self.size.numel()
         return area.expand(-1, len(self.partner))
 
     @property
@@ -194,7 +195,7 @@ class ResizedPlan(BoxPlan):
         if self.resize == "nearest":
             return Taps(place * side // width)
         # The middle of a shown place, in places of the partner; beyond the middle of the outermost one that one is shown.
-        middle = (((2 * place + 1) * side - width).to(torch.float64) / (2 * width)).clamp(0, side - 1)
+        middle = (((2 * place + 1) * side - width).to(widest_float(low.device)) / (2 * width)).clamp(0, side - 1)
         first = middle.floor()
         return Taps(first.long(), (first.long() + 1).clamp(max=side - 1), middle - first)
 

@@ -10,6 +10,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from ..checks import can_inspect
+from ..devices import widest_float
+
+CPU = torch.device("cpu")
+
 
 def as_plane(size: Sequence[int]) -> tuple[int, int]:
     """A size as rows and columns: a signal is one row."""
@@ -32,11 +37,24 @@ def borders(side: int, blocks: int) -> tuple[int, ...]:
     return tuple(side * i // blocks for i in range(blocks + 1))
 
 
-@lru_cache(maxsize=256)
-def block_of(side: int, blocks: int) -> Tensor:
+def block_of(side: int, blocks: int, device: torch.device = CPU) -> Tensor:
     """``[side]``: the block that each place lies in."""
-    edges = borders(side, blocks)
-    return torch.repeat_interleave(torch.arange(blocks, device="cpu"), torch.tensor(edges, device="cpu").diff())
+    return _kept_block_of(side, blocks) if device.type == "cpu" else _block_of(side, blocks, device)
+
+
+def _block_of(side: int, blocks: int, device: torch.device) -> Tensor:
+    # Block i begins at or before place p, ⌊s·i/n⌋ ≤ p, if i ≤ (n·(p + 1) − 1) / s. Reckoned where it is used: nothing is copied.
+    return (torch.arange(1, side + 1, device=device) * blocks - 1) // side
+
+
+@lru_cache(maxsize=256)
+def _kept_block_of(side: int, blocks: int) -> Tensor:
+    return _block_of(side, blocks, CPU)
+
+
+def borders_on(device: torch.device, side: int, blocks: int) -> Tensor:
+    """``[blocks + 1]``: :func:`borders`, reckoned on ``device``."""
+    return torch.arange(blocks + 1, device=device) * side // blocks
 
 
 def block_sums(values: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -46,29 +64,45 @@ def block_sums(values: Tensor, grid: tuple[int, int]) -> Tensor:
 
 def block_means(values: Tensor, grid: tuple[int, int]) -> Tensor:
     """``[…, rows, columns]``: the mean of ``values […, H, W]`` over each block."""
-    return block_sums(values, grid) / areas(grid_of(values), grid).to(values)
+    return block_sums(values, grid) / areas(grid_of(values), grid, values.device).to(values.dtype)
 
 
 def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
-    """``[B, rows, columns]`` in float64, sum 1 per sample: what blocks hold of ``saliency [B, H, W]``; even where it is 0."""
-    held = block_sums(saliency.to(torch.promote_types(saliency.dtype, torch.float32)), grid).to(torch.float64)
-    if not bool(torch.isfinite(held).all()):  # finite maps whose sums are too large for float32
-        held = block_sums(saliency.to(torch.float64), grid)
+    """``[B, rows, columns]`` in float64, where the device has it, sum 1 per sample: what blocks hold of ``saliency [B, H, W]``.
+
+    Even where the map is 0.
+    """
+    saliency = saliency.to(torch.promote_types(saliency.dtype, torch.float32))
+    wide = widest_float(saliency.device)
+    held = block_sums(saliency, grid).to(wide)
+    # Finite maps may have sums that are too large for float32. An accelerator is not asked whether they are.
+    if not can_inspect(held) or not bool(torch.isfinite(held).all()):
+        saliency = saliency.to(wide)
+        smaller = saliency / saliency.amax((1, 2), keepdim=True).clamp(min=torch.finfo(wide).tiny)
+        held = torch.where(torch.isfinite(held).all(2).all(1)[:, None, None], held, block_sums(smaller, grid))
     total = held.flatten(1).sum(1)[:, None, None]
     return torch.where(total > 0, held / total.where(total > 0, 1.0), 1 / held[0].numel())
 
 
-@lru_cache(maxsize=256)
-def areas(size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+def areas(size: tuple[int, int], grid: tuple[int, int], device: torch.device = CPU) -> Tensor:
     """``[rows, columns]``: how many places each block has."""
-    height, width = (torch.tensor(borders(side, count), device="cpu").diff() for side, count in zip(size, grid, strict=True))
-    return height.outer(width)
+    return _kept_areas(size, grid) if device.type == "cpu" else _areas(size, grid, device)
+
+
+def _areas(size: tuple[int, int], grid: tuple[int, int], device: torch.device) -> Tensor:
+    height, width = (borders_on(device, side, count).diff() for side, count in zip(size, grid, strict=True))
+    return height.unsqueeze(1) * width
+
+
+@lru_cache(maxsize=256)
+def _kept_areas(size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    return _areas(size, grid, CPU)
 
 
 def spread(values: Tensor, size: Sequence[int]) -> Tensor:
     """``[…, *size]``: every place gets the value ``[…, *grid]`` of its block."""
     for axis, side in enumerate(reversed(size), start=1):
-        values = values.index_select(-axis, block_of(side, values.shape[-axis]).to(values.device))
+        values = values.index_select(-axis, block_of(side, values.shape[-axis], values.device))
     return values
 
 
@@ -78,10 +112,9 @@ def _sums(values: Tensor, axis: int, blocks: int) -> Tensor:
     after = values.shape[values.ndim + axis + 1 :]
     if side % blocks == 0:
         return values.reshape(*before, blocks, side // blocks, *after).sum(axis)
-    edges = torch.tensor(borders(side, blocks), device="cpu")
-    longest = int(edges.diff().max())
-    place = edges[:-1, None] + torch.arange(longest, device="cpu")
-    there = (place < edges[1:, None]).to(values)
-    parts = values.index_select(axis, place.clamp(max=side - 1).flatten().to(values.device))
+    edges, longest = borders_on(values.device, side, blocks), -(-side // blocks)
+    place = edges[:-1, None] + torch.arange(longest, device=values.device)
+    there = (place < edges[1:, None]).to(values.dtype)
+    parts = values.index_select(axis, place.clamp(max=side - 1).flatten())
     parts = parts.reshape(*before, blocks, longest, *after)
     return (parts * (there if axis == -1 else there.unsqueeze(-1))).sum(axis)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
+from ..devices import widest_float
 from ..mixing import by_step, can_write_in_place, into, mix, rows_like
 from ..plan import MaskPlan, check_size
 from ..precision import float32_or_better
@@ -68,7 +69,7 @@ def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tu
 
 
 def best_shift(own: Tensor, pair: Tensor, rho: Tensor, shifts: list[tuple[int, ...]]) -> Tensor:
-    """``[B, d]``: of the translations of ``pair [B, *size]`` the one under which most saliency is seen, the first of several.
+    """``[B]``: of the translations of ``pair [B, *size]`` that under which most saliency is seen, the first of several.
 
     Seen at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) s', the moved map, summed over places and k. What
     moving changes is b (b − a) / (a + b), summed over the places that the moved partner covers.
@@ -76,9 +77,9 @@ def best_shift(own: Tensor, pair: Tensor, rho: Tensor, shifts: list[tuple[int, .
     rho = rho.float().to(own.device)
     rho = rho.reshape(*rho.shape, *[1] * (own.ndim - 1))
     a_all, b_all = rho * own, (1 - rho) * pair
-    axes = (0, *range(2, a_all.ndim))
-    gains = torch.stack([_gain(*_overlap(a_all, b_all, shift)).sum(axes, dtype=torch.float64) for shift in shifts])
-    return torch.tensor(shifts)[gains.argmax(0).cpu()]
+    axes, wide = (0, *range(2, a_all.ndim)), widest_float(own.device)
+    gains = torch.stack([_gain(*_overlap(a_all, b_all, shift)).sum(axes, dtype=wide) for shift in shifts])
+    return gains.argmax(0)
 
 
 def _gain(a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_number, check_share, check_whole
+from ..checks import can_inspect, check_number, check_share, check_whole
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
@@ -17,6 +17,7 @@ from .registry import register
 
 Direction = Literal["coin", "partner", "sample"]
 MOST_PLACES = 1024
+ASKED = 20  # the round after which an accelerator is asked whether more are needed
 
 
 @register(
@@ -121,9 +122,10 @@ class AlignedPlan(SharePlan):
         fitted = own.shape[2] * self.transport(own, pair).to(own.dtype)
         moves, itself = self.sample_moves, self.partner == torch.arange(len(z), device=self.partner.device)
         start, end = own, pair
-        if bool(moves.any()):
+        look = can_inspect(moves)  # else both are computed: asking which one is needed would stall an accelerator
+        if not look or bool(moves.any()):
             start = torch.where((moves & ~itself)[:, None, None], own @ fitted, own)
-        if not bool(moves.all()):
+        if not look or not bool(moves.all()):
             end = torch.where((moves | itself)[:, None, None], pair, pair @ fitted.transpose(1, 2))
         start, end = start.reshape(places.shape), end.reshape(places.shape)
         return (start.movedim(1, -1), end.movedim(1, -1)) if last else (start, end)
@@ -153,11 +155,19 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
     by_column = by_row.transpose(1, 2).contiguous()
     row_work, column_work = torch.empty_like(by_row), torch.empty_like(by_column)
     u, v = by_row.new_zeros(len(cost), n), by_row.new_zeros(len(cost), m)
-    for _ in range(rounds):
-        before = u
+    running = torch.ones((), dtype=torch.bool, device=cost.device)
+    for done in range(1, rounds + 1):
+        before, v_before = u, v
         u = -math.log(n) - _log_sums(by_row, v, row_work)
         v = -math.log(m) - _log_sums(by_column, u, column_work)
-        if float((u - before).abs().sum(1).mean()) * eps < tolerance:
+        close = (u - before).abs().sum(1).mean() * eps < tolerance
+        if can_inspect(close):
+            if bool(close):
+                break
+            continue
+        # An accelerator is asked once. Rounds after the last one change nothing.
+        u, v, running = torch.where(running, u, before), torch.where(running, v, v_before), running & ~close
+        if done == ASKED and not bool(running):
             break
     # The last v, exactly: as the exponential of a sum of large numbers the sums of columns would be off by per cents.
     return (by_column + u.unsqueeze(1)).softmax(2).transpose(1, 2) / m

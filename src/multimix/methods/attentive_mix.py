@@ -7,7 +7,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, check_whole, checked_saliency
-from ..geometry.grid import block_of, spread
+from ..devices import uploaded, widest_float
+from ..geometry.grid import block_of, borders_on, spread
 from ..geometry.threshold import nested_masks
 from ..plan import MaskPlan, PairPlan
 from ..sampling import check_second, sample_path
@@ -18,10 +19,11 @@ from .registry import register
 def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
     """``[B, *grid]``: the mean of ``values [B, *size]`` over each cell."""
     for axis, count in enumerate(grid, start=1):
-        cell = block_of(values.shape[axis], count).to(values.device)
+        side = values.shape[axis]
         shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
-        sums = torch.zeros(shape, dtype=values.dtype, device=values.device).index_add_(axis, cell, values)
-        values = sums / torch.bincount(cell, minlength=count).reshape(-1, *[1] * (values.ndim - axis - 1))
+        sums = torch.zeros(shape, dtype=values.dtype, device=values.device)
+        sums.index_add_(axis, block_of(side, count, values.device), values)
+        values = sums / borders_on(values.device, side, count).diff().reshape(-1, *[1] * (values.ndim - axis - 1))
     return values
 
 
@@ -63,8 +65,9 @@ class AttentiveMix(PairMethod):
         # Equally salient cells, as in an even map, are taken in a random order: the first corner is not favoured.
         order = torch.rand(rows, count, generator=generator).argsort(dim=1).expand(len(x), count)
         round_up = torch.rand(rows, generator=generator) < 0.5
-        attended = cell_means(checked_saliency(saliency, x).double(), grid).flatten(1).cpu()[partner]
+        attended = cell_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid).flatten(1).cpu()[partner]
         taken = nested_masks(attended.gather(1, order), lam, round_up)
         mask = torch.empty_like(taken).scatter_(-1, order.reshape(1, len(x), 1, count).expand_as(taken), taken)
-        share = spread(mask.reshape(*mask.shape[:3], *grid), x.shape[2:])
-        return MaskPlan(partner=partner, size=x.shape[2:], share=share)
+        # Cells are copied to an accelerator, not places.
+        partner, mask = uploaded(x.device, partner, mask.reshape(*mask.shape[:3], *grid))
+        return MaskPlan(partner=partner, size=x.shape[2:], share=spread(mask, x.shape[2:]))

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, check_whole
+from ..devices import widest_float
 from ..geometry.boxes import inside, random_center, slices
 from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, into, rows_like
 from ..plan import PairPlan, check_size
@@ -66,7 +67,7 @@ class HolePlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        return torch.zeros(self.k, len(self.partner), dtype=torch.float64, device=self.partner.device)
+        return torch.zeros(self.k, len(self.partner), dtype=widest_float(self.partner.device), device=self.partner.device)
 
     @property
     def mask(self) -> Tensor:

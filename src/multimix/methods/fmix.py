@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_number, check_share, check_spatial
-from ..geometry.threshold import nested_masks
+from ..devices import uploaded
+from ..geometry.threshold import masks_of_ranks, ranks
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
 from .registry import register
@@ -80,4 +81,5 @@ class FMix(PairMethod):
         rows = self.rows(x, lam)
         field = grey_field(rows, size, self.decay, self.spectrum, generator)
         round_up = torch.rand(rows, generator=generator) < 0.5
-        return MaskPlan(partner=partner, share=nested_masks(field, lam, round_up, self.softness), size=size)
+        partner, rank, count = uploaded(x.device, partner, *ranks(field, lam, round_up))
+        return MaskPlan(partner=partner, share=masks_of_ranks(rank, count, self.softness), size=size)

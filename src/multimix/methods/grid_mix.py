@@ -8,6 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import Range, between, check_spatial, checked_range
+from ..devices import uploaded
+from ..geometry.axes import outer_masks
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
 from .registry import register
@@ -55,16 +57,20 @@ def hole_masks(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> Tensor:
     A place belongs to a hole if its middle does: with the hole's corner at 0 and the cell's length 1, if it lies below λ_k^(1/d).
     So holes grow from one corner, the masks nest, and a hole may reach over the crop's border to its other side.
     """
+    return outer_masks(holes_along(lam, grid, size))
+
+
+def holes_along(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> list[Tensor]:
+    """``[K, rows, side]``, float32, for each axis: 1 where the axis runs through a hole."""
     reach = (lam ** (1 / len(size))).unsqueeze(-1)
-    mask = torch.ones((), dtype=torch.bool)
+    found = []
     for axis, side in enumerate(size):
         place = torch.arange(side, dtype=torch.float64) + 0.5 - grid.low[:, axis, None]
         inside = (place > 0) & (place < grid.side[:, axis, None])
         where = place * grid.cells[:, axis, None] / grid.side[:, axis, None] - grid.offset[:, axis, None]
         # The remainder of a sliver below 0 is rounded to 1: a hole as large as its cell takes it all the same.
-        covered = inside & ((where.remainder(1) < reach) | (reach >= 1))
-        mask = mask.unsqueeze(-1) & covered.reshape(*covered.shape[:2], *[1] * axis, side)
-    return mask.float().unsqueeze(2)
+        found.append((inside & ((where.remainder(1) < reach) | (reach >= 1))).float())
+    return found
 
 
 @register(
@@ -108,7 +114,8 @@ class GridMix(PairMethod):
         grid = cropped_grid(uniform, size, **self._ranges())
         if not self.random_offset:
             grid = grid._replace(offset=torch.zeros_like(grid.offset))
-        return MaskPlan(partner=partner, share=hole_masks(lam, grid, size), size=size)
+        partner, *along = uploaded(x.device, partner, *holes_along(lam, grid, size))
+        return MaskPlan(partner=partner, share=outer_masks(along), size=size)
 
     def _ranges(self) -> dict[str, Range]:
         bounds = {"holes": (1, math.inf), "hole_aspect": (0.01, 100), "crop": (0, 1), "crop_aspect": (0.01, 100)}

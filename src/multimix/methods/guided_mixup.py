@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_spatial, checked_saliency
+from ..devices import uploaded, widest_float
 from ..geometry.translated import blurred, soft_shares, with_mean_1
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
@@ -63,7 +64,8 @@ class GuidedMixup(PairMethod):
         return super().draw(x, generator=generator, saliency=saliency, partner=partner, lam=lam, **given)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
-        share = soft_shares(saliency, saliency[partner], 1 - lam)
+        partner, rho = uploaded(x.device, partner, 1 - lam)
+        share = soft_shares(saliency, saliency[partner], rho)
         return MaskPlan(partner=partner, size=x.shape[2:], share=share)
 
 
@@ -74,11 +76,11 @@ def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     Maps that are equally far are taken in a random order. Nobody is its own partner in a batch of two or more.
     """
     order = torch.randperm(len(maps), generator=generator)
-    flat = maps.flatten(1)[order.to(maps.device)].double()
+    flat = maps.flatten(1).to(widest_float(maps.device))
     flat = flat - flat.mean(0)  # the squares below then lose no digits to what all maps have in common
     products = flat @ flat.T
     squares = products.diagonal()
-    far = (squares + squares.unsqueeze(1) - 2 * products).cpu().fill_diagonal_(-1.0)
+    far = (squares + squares.unsqueeze(1) - 2 * products).cpu()[order][:, order].fill_diagonal_(-1.0)
     here = first = int(far.argmax()) // len(maps)
     partner = torch.empty(len(maps), dtype=torch.int64)
     for _ in range(len(maps) - 1):

@@ -9,7 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..batch import Batch, Criterion, Mixed
-from ..checks import check_number, check_share, check_spatial, is_large
+from ..checks import can_inspect, check_number, check_share, check_spatial, is_large
+from ..devices import widest_float
 from ..geometry.boxes import Fit, Grid, Resize, ResizedPlan, centered_boxes, random_center
 from ..hooks import MixingError, named_layer, unwrapped
 from ..mixing import mix
@@ -215,6 +216,7 @@ class PastedPlan(ResizedPlan):
     history_logits: Tensor | None = None
     kept: Tensor
     shared: ClassVar[tuple[str, ...]] = ("partner", "history_x", "history_target", "history_logits")
+    on_host: ClassVar[tuple[str, ...]] = ("kept",)
 
     @property
     def kept_steps(self) -> list[int]:
@@ -276,11 +278,13 @@ def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> T
 
 
 def axis_weights(low: Tensor, high: Tensor, side: int, places: int) -> Tensor:
-    """``[…, places]`` in float64: how much each place of an axis of the map counts in the mean over ``low … high […]``."""
+    """``[…, places]``: how much each place of an axis of the map counts in the mean over ``low … high […]``."""
     # Multiplied before it is divided, so that whole numbers stay whole: one cell too many would show.
-    start, length = low.double() * places / side - 0.5, ((high - low).double() * places / side).unsqueeze(-1)
+    low, high = low.to(widest_float(low.device)), high.to(widest_float(low.device))
+    start, length = low * places / side - 0.5, ((high - low) * places / side).unsqueeze(-1)
     cells = length.ceil()
-    cell = torch.arange(max(1, int(cells.max())), device=low.device)
+    # A box inside the image has at most as many cells as there are places; to ask how many would stall an accelerator.
+    cell = torch.arange(max(1, int(cells.max())) if can_inspect(cells) else places, device=low.device)
     at = start.unsqueeze(-1) + (cell + 0.5) * length / cells.clamp(min=1)
     counted = (cell < cells) & (at >= -1) & (at <= places)
     at = at.clamp(0, places - 1).unsqueeze(-1)

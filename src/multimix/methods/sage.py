@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from ..batch import Batch, Criterion, Mixed
 from ..checks import check_number, check_share, check_spatial, checked_saliency, is_whole
+from ..devices import uploaded
 from ..geometry.translated import (
     TranslatedPlan,
     best_shift,
@@ -113,12 +114,13 @@ class SAGE(PairMethod):
         shifts = random_shifts(count, size, generator)
         if self.stay:
             shifts = [(0,) * len(size), *shifts]
+        partner, rho, table, itself = uploaded(
+            x.device, partner, self.bound * (1 - lam), torch.tensor(shifts), partner == torch.arange(len(x))
+        )
         own = with_mean_1(blurred(with_mean_1(checked_saliency(saliency, x)), self.blur_size, self.blur_sigma))
-        rho = self.bound * (1 - lam)
         pair = own[partner]
-        shift = best_shift(own, pair, rho, shifts)
-        shift[partner == torch.arange(len(x))] = 0  # a sample that is its own partner stays as it is
-        shift = shift.to(own.device)
+        best = table[best_shift(own, pair, rho, shifts)]
+        shift = torch.where(itself.unsqueeze(1), 0, best)  # a sample that is its own partner stays as it is
         share = soft_shares(own, translated(pair.unsqueeze(1), shift).squeeze(1), rho)
         share = torch.where(covered(shift, size).unsqueeze(1), share, 0.0)
         return TranslatedPlan(partner=partner, size=size, share=share, shift=shift)

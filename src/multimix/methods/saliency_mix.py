@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from ..checks import check_choice, check_spatial, checked_numbers, checked_saliency, per_channel
+from ..devices import widest_float
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
 from ..plan import PairPlan
 from .base import PairMethod, Traits
@@ -24,7 +25,7 @@ PART = 2**15
 
 
 def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: float | tuple[float, ...] | None = None) -> Tensor:
-    """``[B, *size]`` in float64, 0 … 2: how much each place of ``x [B, C, *size]`` is brighter or darker than what surrounds it.
+    """``[B, *size]``, 0 … 2: how much each place of ``x [B, C, *size]`` is brighter or darker than what surrounds it.
 
         on_n = max(g − s_n, 0),  off_n = max(s_n − g, 0),  S = Σ on_n / max Σ on_n + Σ off_n / max Σ off_n
 
@@ -33,11 +34,11 @@ def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: floa
     0 everywhere stays 0, so a constant image has a map of zeros. Signals, images and volumes.
 
     ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels; without ``std`` each sample is stretched to
-    0 … 1, which weighs the channels as they come. Detached.
+    0 … 1, which weighs the channels as they come. Detached, in float64 where the device has it.
     """
-    # In parts that stay in the cache.
-    parts = torch.split(x.detach(), max(1, PART // x[0, 0].numel()))
-    return torch.cat([_map(_blurred(_blurred(_grey(part.to(torch.float64), mean, std)))) for part in parts])
+    # On the CPU in parts that stay in the cache; an accelerator is told everything once.
+    parts = torch.split(x.detach(), max(1, PART // x[0, 0].numel()) if x.device.type == "cpu" else len(x))
+    return torch.cat([_map(_blurred(_blurred(_grey(part.to(widest_float(x.device)), mean, std)))) for part in parts])
 
 
 def peaks(saliency: Tensor) -> Tensor:
@@ -45,13 +46,12 @@ def peaks(saliency: Tensor) -> Tensor:
     size = saliency.shape[1:]
     flat = saliency.flatten(1)
     first = flat.argmax(1)
+    low, high = flat.aminmax(dim=1)
     place = []
     for side in reversed(size):
-        place.append(first % side)
+        place.append(torch.where(low == high, side // 2, first % side))
         first = first // side
-    middle = torch.tensor([side // 2 for side in size], device=saliency.device)
-    low, high = flat.aminmax(dim=1)
-    return torch.where((low == high).unsqueeze(1), middle, torch.stack(place[::-1], 1))
+    return torch.stack(place[::-1], 1)
 
 
 def _map(grey: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def _map(grey: Tensor) -> Tensor:
     integral = pad(integral, (margin, margin) * len(size), mode="replicate").squeeze(1)
     on, off = torch.zeros_like(grey), torch.zeros_like(grey)
     for reach, count in surrounds.items():
-        rest, area = integral, torch.ones((), dtype=torch.float64, device=grey.device)
+        rest, area = integral, torch.ones((), dtype=grey.dtype, device=grey.device)
         for axis, side in enumerate(size, 1):
             rest = rest.narrow(axis, margin + reach + 1, side) - rest.narrow(axis, margin - reach + 1, side)
             place = torch.arange(side, device=grey.device)
@@ -84,7 +84,7 @@ def _grey(x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, 
     if std is None:
         axes = list(range(1, x.ndim))
         low, high = x.amin(axes, keepdim=True), x.amax(axes, keepdim=True)
-        x = (x - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+        x = (x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)
     else:
         x = x * per_channel("std", std, x) + per_channel("mean", mean, x)
     red_green_blue = x.unbind(1)
@@ -161,9 +161,11 @@ class SaliencyMix(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SaliencyMix")
-        looked_at = (partner[:1] if self.reference else partner).to(x.device)
-        salient = self._map(x[looked_at]) if saliency is None else checked_saliency(saliency, x)[looked_at]
-        place = peaks(salient).cpu().to(lam.dtype)
+        saliency = None if saliency is None else checked_saliency(saliency, x)
+        # All maps and then their peaks by partner, on the CPU: to gather samples, the partner would have to be there first.
+        looked_at = slice(int(partner[0]), int(partner[0]) + 1) if self.reference else slice(None)
+        peak = peaks(self._map(x[looked_at]) if saliency is None else saliency[looked_at]).cpu()
+        place = (peak if self.reference else peak[partner]).to(lam.dtype)
         # On the continuous grid places are intervals, and a box around the middle of one holds it as soon as it holds anything.
         center = place if self.grid == "integer" else place + 0.5
         low, high = centered_boxes(lam, center, x.shape[2:], self.box, self.grid)

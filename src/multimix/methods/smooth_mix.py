@@ -9,6 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import Range, between, check_spatial, checked_range
+from ..devices import uploaded
+from ..geometry.axes import outer_masks
 from ..geometry.boxes import random_center
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
@@ -25,12 +27,16 @@ def bump_masks(q: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
 
     A bump of infinite sharpness is 0 everywhere.
     """
+    return outer_masks(bumps_along(q, center, size))
+
+
+def bumps_along(q: Tensor, center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
+    """``[K, rows, side]``, float32, for each axis: the factors of the bump."""
     gone = q.isinf()
-    q, mask = torch.where(gone, 0.0, q).unsqueeze(-1), (~gone).float()
-    for axis, squares in enumerate(_squares(center, size)):
-        along = torch.exp(-q * squares).float()
-        mask = mask.unsqueeze(-1) * along.reshape(*along.shape[:2], *[1] * axis, -1)
-    return mask.unsqueeze(2)
+    q = torch.where(gone, 0.0, q).unsqueeze(-1)
+    along = [torch.exp(-q * squares).float() for squares in _squares(center, size)]
+    along[0] = along[0].masked_fill(gone.unsqueeze(-1), 0.0)
+    return along
 
 
 def sharpness(lam: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -134,4 +140,5 @@ class SmoothMix(PairMethod):
         return random_center(rows, size, "continuous", generator) / torch.tensor(size, dtype=torch.float64)
 
     def _plan(self, x: Tensor, partner: Tensor, q: Tensor, center: Tensor) -> PairPlan:
-        return MaskPlan(partner=partner, share=bump_masks(q, center, x.shape[2:]), size=x.shape[2:])
+        partner, *along = uploaded(x.device, partner, *bumps_along(q, center, x.shape[2:]))
+        return MaskPlan(partner=partner, share=outer_masks(along), size=x.shape[2:])

@@ -25,6 +25,7 @@ from torch.nn.functional import avg_pool2d
 
 from ...checks import check_number, check_share, check_whole, checked_saliency
 from ...compiled import in_chunks, noticed
+from ...devices import downloaded, widest_float
 from ...geometry.grid import areas, as_plane, block_saliency, borders, grid_of, spread
 from ...mixing import can_write_in_place, into, mix, rows_like
 from ...plan import Plan, check_size
@@ -38,6 +39,7 @@ from ..registry import Look, register
 FLOOR = 1e-8  # keeps the logarithm of the prior finite
 BONUS = 5e-4  # what two inputs half and half cost less than the mean of both
 TOLERANCE = 1e-6
+HALF = torch.tensor(0.5, device="cpu")
 MOST_INPUTS = 200  # of a part: labels of a block are kept in one byte
 FINEST, BITS = 36, 60  # costs are multiples of 2⁻³⁶, or coarser if their sums would not fit 60 bits
 
@@ -164,10 +166,11 @@ class CoMixup(CleanLossMethod):
         count = torch.tensor(edges).diff()
         inputs = count.repeat_interleave(count)[:, None, None]
         uniform = torch.rand(len(x), *grid, dtype=torch.float64, generator=generator)
+        held, place = downloaded(block_saliency(salient, grid), salient_places(salient, window=self.window, stride=self.stride))
         groups = Groups(
-            held=block_saliency(salient, grid),
+            held=held,
             prior=tilted_priors(self.k, self.alpha, edges, sampler=self.sampler, generator=generator),
-            affinity=compatibility(salient, edges, omega=self.omega, window=self.window, stride=self.stride),
+            affinity=affinities(place, edges, omega=self.omega),
             start=(uniform * inputs).long(),
             edges=edges,
         )
@@ -257,15 +260,25 @@ def compatibility(saliency: Tensor, edges: tuple[int, ...], *, omega: float, win
     ``saliency`` is ``[B, H, W]``; windows have ``window`` places a side, or as many as there are. If all peaks of a part coincide
     there is nothing to tell inputs apart: Δ counts as 0.
     """
+    return affinities(salient_places(saliency, window=window, stride=stride).cpu(), edges, omega=omega)
+
+
+def salient_places(saliency: Tensor, *, window: int, stride: int) -> Tensor:
+    """``[B, 2]``: row and column of the most salient window of each map ``[B, H, W]``, the first of several."""
     sides = [min(window, side) for side in saliency.shape[1:]]
-    pooled = avg_pool2d(saliency.double().unsqueeze(1), sides, stride=stride).squeeze(1)
+    pooled = avg_pool2d(saliency.to(widest_float(saliency.device)).unsqueeze(1), sides, stride=stride).squeeze(1)
     peak = pooled.flatten(1).argmax(1)
-    place = torch.stack([peak // pooled.shape[2], peak % pooled.shape[2]], 1).double()
+    return torch.stack([peak // pooled.shape[2], peak % pooled.shape[2]], 1)
+
+
+def affinities(place: Tensor, edges: tuple[int, ...], *, omega: float) -> Tensor:
+    """:func:`compatibility` of samples whose most salient windows lie at ``place [B, 2]``, on the CPU."""
+    place = place.double()
     most = max(high - low for low, high in pairwise(edges))
     found = torch.zeros(len(edges) - 1, most, most, dtype=torch.float64)
     for p, (low, high) in enumerate(pairwise(edges)):
         here = place[low:high]
-        apart = (here[:, None] - here[None]).abs().sum(2).cpu()
+        apart = (here[:, None] - here[None]).abs().sum(2)
         total = float(apart.sum())
         found[p, : high - low, : high - low] = (1 - omega) * torch.eye(high - low, dtype=torch.float64)
         if total > 0:
@@ -345,11 +358,11 @@ class GroupPlan(Plan):
 
     @property
     def weights(self) -> Tensor:
-        """``[K, B, B]`` in float64: the share of every sample (last axis) in every output; rows sum to 1."""
-        part = (
-            areas(as_plane(self.size), grid_of(self.first)).to(self.first.device, torch.float64) / (2 * self.size.numel())
-        ).flatten()
-        shares = torch.zeros(*self.first.shape[:2], len(self.partner), dtype=torch.float64, device=self.first.device)
+        """``[K, B, B]``, in float64 where there is one: the share of every sample (last axis) in every output; rows sum to 1."""
+        device = self.first.device
+        places = areas(as_plane(self.size), grid_of(self.first), device).to(widest_float(device))
+        part = (places / (2 * self.size.numel())).flatten()
+        shares = torch.zeros(*self.first.shape[:2], len(self.partner), dtype=part.dtype, device=device)
         for shown in (self.first, self.second):
             shares.scatter_add_(2, shown.flatten(2), part.expand(*shown.shape[:2], -1))
         return shares
@@ -380,13 +393,15 @@ class GroupPlan(Plan):
         whole = mixed.view(len(mixed), *plane.shape[1:])
         down, across = (borders(side, count) for side, count in zip(as_plane(self.size), grid_of(self.first), strict=True))
         first, second = (shown.flatten(0, 1) for shown in (self.first, self.second))
-        halves = (first != second).cpu()
+        halves = (first != second) if direct else None
         for r, c in product(range(grid_of(self.first)[0]), range(grid_of(self.first)[1])):
             places = (slice(None), slice(None), slice(down[r], down[r + 1]), slice(across[c], across[c + 1]))
-            block = plane[places]
-            whole[places] = block[first[:, r, c]]
-            two = halves[:, r, c].nonzero().flatten().to(z.device)
+            block, one, other = plane[places], first[:, r, c], second[:, r, c]
+            if halves is None:  # to ask who shows two would stall an accelerator
+                whole[places] = mix(block[one], block[other], 0.5 * (one != other)[:, None, None, None])
+                continue
+            whole[places] = block[one]
+            two = halves[:, r, c].nonzero().flatten()
             if len(two) > 0:
-                half = torch.tensor(0.5, device=z.device)
-                whole[two, :, places[2], places[3]] = mix(block[first[two, r, c]], block[second[two, r, c]], half)
+                whole[two, :, places[2], places[3]] = mix(block[one[two]], block[other[two]], HALF)
         return mixed if out is None or direct else into(mixed, z, out)

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...checks import check_choice
+from ...checks import can_inspect, check_choice
 from ...compiled import in_chunks, noticed
+from ...devices import downloaded
 from ...geometry.grid import block_means, cut_finer
 from .problem import MOST_MEMORY, CutProblem
 from .rof import rof_levels
@@ -69,15 +70,39 @@ def cut_terms(
     negative while γ times the range of ``std · x`` is at most 1; otherwise ``out_of_range`` says whether to refuse or to raise
     negative ones to 0.
     """
+    seen = downloaded(*seen_colours(x, saliency.shape[1:], neighbourhood), saliency)
+    return terms_of(x, partner, *seen, beta=beta, gamma=gamma, std=std, out_of_range=out_of_range)
+
+
+def seen_colours(x: Tensor, grid: Sequence[int], neighbourhood: int) -> tuple[Tensor, Tensor]:
+    """The mean colours of ``x [B, C, H, W]`` in cells of about ``neighbourhood`` places, and the bounds ``[2, 1 or C]`` of x."""
+    x = x.detach()
+    cells = [cut_finer(side, count, neighbourhood) for side, count in zip(x.shape[2:], grid, strict=True)]
+    # Of the pixels, not of the averaged colours, so that they do not depend on the grid that was drawn.
+    # By channel it is slower, but an accelerator is asked once only.
+    bounds = x.aminmax() if can_inspect(x) else (x.amin((0, 2, 3)), x.amax((0, 2, 3)))
+    return block_means(x.float(), (cells[0], cells[1])), torch.stack(list(bounds)).reshape(2, -1)
+
+
+def terms_of(
+    x: Tensor,
+    partner: Tensor,
+    colour: Tensor,
+    bounds: Tensor,
+    saliency: Tensor,
+    *,
+    beta: float,
+    gamma: float,
+    std: float | Sequence[float] | None,
+    out_of_range: OutOfRange,
+) -> CutTerms:
+    """:func:`cut_terms` on the CPU, from what was seen of ``x`` and its saliency there."""
     rows, columns = saliency.shape[1:]
-    height, width = x.shape[2:]
-    deviation = torch.as_tensor(1.0 if std is None else std, dtype=torch.float32, device=x.device)
+    deviation = torch.as_tensor(1.0 if std is None else std, dtype=torch.float32, device="cpu")
     if out_of_range == "refuse":
-        _check_range(x.detach(), gamma, deviation, normalised=std is not None)
-    cells = cut_finer(height, rows, neighbourhood), cut_finer(width, columns, neighbourhood)
-    colour = block_means(x.detach().float(), cells) * deviation.reshape(-1, 1, 1)
+        _check_range(x.detach(), bounds, gamma, deviation, normalised=std is not None)
+    colour, saliency = colour * deviation.reshape(-1, 1, 1), saliency.to(torch.float64)
     b = beta / (16 * sqrt(rows * columns))
-    partner = partner.to(x.device)
     cost = saliency - saliency[partner]
     weights = []
     for axis in (2, 3):
@@ -104,17 +129,16 @@ def _difference(before: Tensor, after: Tensor, blocks: int) -> Tensor:
     return apart.reshape(*apart.shape[:2], blocks, apart.shape[2] // blocks).mean(-1).to(torch.float64)
 
 
-def _check_range(x: Tensor, gamma: float, std: Tensor, *, normalised: bool) -> None:
-    # Of the pixels, not of the averaged colours, so that it does not depend on the grid that was drawn.
-    low, high = x.aminmax()
+def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normalised: bool) -> None:
+    low, high = float(bounds[0].min()), float(bounds[1].max())
     slack = slack_of(x)
-    if not normalised and not -slack <= float(low) <= float(high) <= 1 + slack:
+    if not normalised and not -slack <= low <= high <= 1 + slack:
         raise ValueError(
-            f"x must be pixels in 0 … 1, got {float(low):.4g} … {float(high):.4g}: say with std= what they were divided by "
+            f"x must be pixels in 0 … 1, got {low:.4g} … {high:.4g}: say with std= what they were divided by "
             "(1.0 if nothing), or, for values without bounds, out_of_range='clamp'"
         )
-    widest = float((high - low).float() * std.max())
-    if gamma * widest > 1 + slack:
+    widest = float(((bounds[1] - bounds[0]).float() * std).max())
+    if gamma * widest > 1 + slack and can_inspect(x):
         widest = float(((x.amax((0, 2, 3)) - x.amin((0, 2, 3))).float() * std).max())  # channel by channel, which is slower
     if gamma * widest > 1 + slack:
         raise ValueError(
@@ -167,14 +191,15 @@ def solve_masks(
     cost: LabelCost = "l2",
     threads: int | None = None,
     backend: Backend = "auto",
+    device: torch.device | None = None,
 ) -> Tensor:
     """``[K, B, rows, columns]`` uint8 levels 0 … labels − 1: the smallest of the masks that minimise the energy, for every λ.
 
     ``lam [K, 1 or B]`` may come in any order; a larger λ never has the smaller level anywhere. λ = 0 is all 0 and λ = 1 all
     ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
 
-    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on the device of the terms, whose memory
-    does not grow with the square of the grid; it proves its masks and logs how many it could not prove.
+    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on ``device`` (None: the terms'), whose
+    memory does not grow with the square of the grid; it proves its masks and logs how many it could not prove.
     """
     check_choice("cost", cost, get_args(LabelCost))
     check_choice("backend", backend, get_args(Backend))
@@ -183,7 +208,7 @@ def solve_masks(
         raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
     problem = quantised(terms, lam, labels, eta, cost)
     if backend == "torch":
-        levels = rof_levels(problem, device=terms.cost.device).levels
+        levels = rof_levels(problem, device=device or terms.cost.device).levels
     else:
         levels = problem_levels(problem, threads=threads)
     share = np.broadcast_to(lam.detach().cpu().numpy(), levels.shape[:2])

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from ...batch import Batch
 from ...checks import (
+    can_inspect,
     check_channels,
     check_choice,
     check_number,
@@ -21,6 +22,7 @@ from ...checks import (
     per_channel,
 )
 from ...compiled import in_chunks, noticed
+from ...devices import downloaded, uniform_like
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
@@ -29,7 +31,17 @@ from ...sampling import resolved
 from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
 from ..registry import register
-from .masks import MOST_BLOCKS, Backend, LabelCost, OutOfRange, check_labels_option, cut_terms, slack_of, solve_masks
+from .masks import (
+    MOST_BLOCKS,
+    Backend,
+    LabelCost,
+    OutOfRange,
+    check_labels_option,
+    seen_colours,
+    slack_of,
+    solve_masks,
+    terms_of,
+)
 
 Array = np.ndarray[Any, Any]
 Rule = Literal["exact", "reference"]
@@ -146,14 +158,14 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         x, eps = batch.x, self.adv_eps / 255
         (mean, std), slack = self._normalisation(x), slack_of(x)
         pixels = x.detach() * std + mean
-        low, high = float(pixels.min()), float(pixels.max())
+        low, high = (float(end) for end in pixels.aminmax()) if can_inspect(pixels) else (0.0, 1.0)
         if not -slack <= low <= high <= 1 + slack:
             raise ValueError(
                 f"adversarial noise needs pixels in 0 … 1, got {low:.3g} … {high:.3g}: "
                 "say with mean= and std= how x was normalised"
             )
         pixels = pixels.clamp(0, 1)
-        start = (torch.rand(x.shape, generator=batch.generator, dtype=x.dtype, device="cpu") * 2 - 1).to(x.device) * eps
+        start = (uniform_like(x, batch.generator) * 2 - 1) * eps
         start = (pixels + start).clamp(0, 1) - pixels
         clean = clean_pass(batch.model, x + start / std, batch.y, training=self.clean_weight > 0, output=batch.output)
         scale = torch.rand((), generator=batch.generator, dtype=torch.float64, device="cpu").item()
@@ -180,36 +192,42 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         grid = min(rows, size[0]), min(columns, size[1])
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
         noise = None if noise is None else checked_noise(noise, x)
-        held = block_saliency(salient, grid)
-        terms = cut_terms(
-            x.reshape(*x.shape[:2], *size),
-            partner,
-            held,
-            beta=self.beta,
-            gamma=self.gamma,
-            neighbourhood=self.neighbourhood,
-            std=self.std,
-            out_of_range=self.out_of_range,
+        plane, cells = x.reshape(*x.shape[:2], *size), self._transport_cells(grid, size)
+        # All that the host has to know of a batch on an accelerator, at once.
+        colour, bounds, held, *finer = downloaded(
+            *seen_colours(plane, grid, self.neighbourhood),
+            block_saliency(salient, grid),
+            *([] if cells == grid else [block_saliency(salient, cells)]),
+        )
+        terms = terms_of(
+            plane, partner, colour, bounds, held, beta=self.beta, gamma=self.gamma, std=self.std, out_of_range=self.out_of_range
         )
         levels = solve_masks(
-            terms, lam, labels=self.labels, eta=self.eta, cost=self.cost, threads=self.threads, backend=self.backend
+            terms,
+            lam,
+            labels=self.labels,
+            eta=self.eta,
+            cost=self.cost,
+            threads=self.threads,
+            backend=self.backend,
+            device=x.device,
         )
         plan = BlockPlan(partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid)
         if noise is not None and self.adv_roles is not None:
             first, second = (noise if attacked else None for attacked in self.adv_roles)
             plan = replace(plan, noise=first, noise_pair=second)
-        return plan if self.transport == "none" else self._transported(plan, salient, held)
+        return plan if self.transport == "none" else self._transported(plan, cells, finer[0] if finer else held)
 
-    def _transported(self, plan: BlockPlan, saliency: Tensor, held: Tensor) -> BlockPlan:
-        """``plan`` with the blocks of both images moved to where they are seen, in each of the K masks."""
-        cells = plan.cells
-        if self.transport_size is not None:
-            rows, columns = (cut_finer(s, n, self.transport_size) for s, n in zip(saliency.shape[1:], cells, strict=True))
-            cells = rows, columns
-        levels = plan.levels
-        if cells != plan.cells:
-            levels, held = spread(levels, cells), block_saliency(saliency, cells)
-        held = held.cpu()
+    def _transport_cells(self, grid: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
+        """The grid of what is moved: that of the mask, or a finer one."""
+        if self.transport == "none" or self.transport_size is None:
+            return grid
+        rows, columns = (cut_finer(side, count, self.transport_size) for side, count in zip(size, grid, strict=True))
+        return rows, columns
+
+    def _transported(self, plan: BlockPlan, cells: tuple[int, int], held: Tensor) -> BlockPlan:
+        """``plan`` with the cells of both images, which hold so much, moved to where they are seen, in each of the K masks."""
+        levels = plan.levels if cells == plan.cells else spread(plan.levels, cells)
         moved = []
         for visible, own in ((levels < plan.steps, held), (levels > 0, held[plan.partner])):
             rule: Rule = "reference" if self.transport == "reference" else "exact"

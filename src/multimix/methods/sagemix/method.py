@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from ...batch import Batch
 from ...checks import check_choice, check_finite, check_number, check_whole, checked_saliency
 from ...compiled import in_chunks, noticed
+from ...devices import downloaded
 from ...logits import Output
 from ...mixing import mixed_batch
 from ...plan import PairPlan
@@ -83,10 +84,9 @@ class SageMix(PairMethod):
         order: Tensor | None = None,
     ) -> PairPlan:
         check_points(x, "SageMix")
-        salient = _checked_saliency(saliency, x).to("cpu", torch.float64)
+        salient, points = (part.to(torch.float64) for part in downloaded(_checked_saliency(saliency, x), x))
         # Drawn before anything is solved, and for every pair, whether it needs them or not.
         uniform = torch.rand(2, len(x), dtype=torch.float64, generator=generator)
-        points = x.detach().to("cpu", torch.float64)
         check_finite(points)
         order = self._order(points, partner) if order is None else checked_order(order, points)
         pair, salient_pair = reordered(points[partner], order), reordered(salient[partner], order)

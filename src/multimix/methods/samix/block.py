@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from ...checks import NotFiniteError, can_inspect, check_number, check_share, check_whole, is_whole
+from ...devices import widest_float
 from ...hooks import MixingError, named_layer, unwrapped
 from ...logits import Output, logits_of
 from ...precision import float32_or_better, full_precision
@@ -227,9 +228,9 @@ def embedded_share(rho: Tensor, kappa: float | None) -> Tensor:
 
 def rescaled(mask: Tensor, rho: Tensor) -> Tensor:
     """``mask [K, B, 1, *size]`` made smaller, or 1 − mask, by one factor each, such that the mean of 1 − mask is ρ ``[K, B]``."""
-    exact = mask.double()
-    rho = rho.to(mask.device, torch.float64).reshape(*rho.shape, *[1] * (mask.ndim - 2))
-    tiny = torch.finfo(torch.float64).tiny
+    exact = mask.to(widest_float(mask.device))
+    rho = rho.to(exact).reshape(*rho.shape, *[1] * (mask.ndim - 2))
+    tiny = torch.finfo(exact.dtype).tiny
     shown = exact.flatten(2).mean(2).reshape(*mask.shape[:2], *[1] * (mask.ndim - 2))
     less = exact * ((1 - rho) / shown.clamp(min=tiny))
     more = 1 - (1 - exact) * (rho / (1 - shown).clamp(min=tiny))
@@ -309,6 +310,13 @@ class MomentumEncoder(nn.Module):
         left = (1 + math.cos(math.pi * min(int(self.updates), self.steps) / self.steps)) / 2
         return self.last - (self.last - self.first) * left
 
+    def _step(self) -> Tensor | float:
+        """1 − m_t; where the number of updates is on an accelerator it stays there."""
+        if self.steps is None or can_inspect(self.updates):
+            return 1 - self.momentum
+        left = (1 + (self.updates.clamp(max=self.steps) * (math.pi / self.steps)).cos()) / 2
+        return 1 - self.last + (self.last - self.first) * left
+
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """One step towards ``model``, to be made after each step of its optimiser."""
@@ -316,10 +324,11 @@ class MomentumEncoder(nn.Module):
         ours, theirs = _values(self.copy), _values(core)
         if ours.keys() != theirs.keys() or any(ours[name].shape != theirs[name].shape for name in ours):
             raise ValueError("update needs the model that this is a copy of; its weights have other names or shapes")
-        share = 1 - self.momentum
+        share = self._step()
         for name, value in ours.items():
             if value.is_floating_point():
-                value.lerp_(theirs[name].to(value.device, value.dtype), share)
+                weight = share.to(value.dtype) if isinstance(share, Tensor) else share
+                value.lerp_(theirs[name].to(value.device, value.dtype), weight)
             else:
                 value.copy_(theirs[name])
         self.updates += 1

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from ...batch import Batch, Criterion, Mixed
 from ...checks import check_number, check_share, check_spatial
+from ...devices import uploaded
 from ...logits import Output
 from ...loss import soft_cross_entropy
 from ...mixing import mix
@@ -149,8 +150,9 @@ class SAMix(PairMethod):
         check_classes(y, "the block of SAMix", "for others use a trained block and train_block=False")
         partner = random_partner(len(x), derange=self.derange, generator=generator)
         rho = 1 - sample_path(1, self.alpha, rows=len(x) if self.per_pair else 1, generator=generator)
+        partner, rho = uploaded(x.device, partner, rho)
         mask = self.block.masks(features, partner, rho, x.shape[2:], learning=True)[0]
-        partner, rho, x = partner.to(x.device), rho[0].to(x.device), x.detach()
+        rho, x = rho[0], x.detach()
         logits = self.block.logits(mix(x, x[partner], mask), output)
         own = soft_target(y, logits.shape[1] if y.ndim == 1 and not y.is_floating_point() else None).to(logits.dtype)
         target = mix(own, own[partner], (1 - rho).unsqueeze(1))
@@ -163,14 +165,16 @@ class SAMix(PairMethod):
         assert isinstance(self.block, MaskNetwork)
         # Drawn whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
         to_rescale = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
+        plain = (lam <= self.margin) | (lam >= 1 - self.margin)
+        some_rescaled, some_plain = bool(to_rescale.any()), bool(plain.any())
+        partner, lam, to_rescale, plain = uploaded(x.device, partner, lam, to_rescale, plain)
         z = self.block.features(x) if features is None else features
         share = self.block.masks(z, partner, 1 - lam, x.shape[2:])
         of_pair = lam.expand(-1, len(x))
-        if bool(to_rescale.any()):
+        if some_rescaled:
             share = torch.where(_wide(to_rescale.unsqueeze(0), share), rescaled(share, 1 - of_pair), share)
-        plain = (of_pair <= self.margin) | (of_pair >= 1 - self.margin)
-        if bool(plain.any()):
-            share = torch.where(_wide(plain, share), even_mask(of_pair, x.shape[2:]).to(share.device), share)
+        if some_plain:
+            share = torch.where(_wide(plain, share), even_mask(of_pair, x.shape[2:]), share)
         if self.monotone:
             share = share.cummax(0).values
         return LearnedPlan(partner=partner, size=x.shape[2:], share=share.detach(), coefficient=lam)
@@ -178,16 +182,16 @@ class SAMix(PairMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnedPlan(MaskPlan):
-    """Masks whose means are not the labels': ``coefficient [K, 1 or B]``, float64, is the partner's share of the target."""
+    """Masks whose means are not the labels': ``coefficient [K, 1 or B]`` is the partner's share of the target."""
 
     coefficient: Tensor
     shared: ClassVar[tuple[str, ...]] = ("partner",)
 
     @property
     def lam(self) -> Tensor:
-        """``[K, B]`` in float64: λ as drawn, not the mean of the mask."""
+        """``[K, B]``: λ as drawn, not the mean of the mask."""
         return self.coefficient.expand(-1, len(self.partner))
 
 
 def _wide(values: Tensor, like: Tensor) -> Tensor:
-    return values.to(like.device).reshape(*values.shape, *[1] * (like.ndim - 2))
+    return values.reshape(*values.shape, *[1] * (like.ndim - 2))

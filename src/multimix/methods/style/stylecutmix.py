@@ -144,7 +144,7 @@ class StyledBoxPlan(PairPlan):
     def content(self) -> Tensor:
         """``[K, 1 or B]``: the partner's share of the content, what lies outside the box."""
         total = self.size.numel()
-        return (total - (self.high - self.low).prod(-1)).to(torch.float64) / total
+        return (total - (self.high - self.low).prod(-1)).to(self.style.dtype) / total
 
     @property
     def lam(self) -> Tensor:
@@ -167,7 +167,7 @@ class StyledBoxPlan(PairPlan):
 
     def _places(self) -> Tensor:
         """``[K, 1 or B, 1, H, W]``: the partner's share of the label at every place; its mean is λ."""
-        outside = (~inside(self.low, self.high, self.size)).to(torch.float64)
+        outside = (~inside(self.low, self.high, self.size)).to(self.style.dtype)
         free, style = self._free[:, None, None, None], self.style[..., None, None, None]
         return self._lawful(outside, free, style).float()
 
