@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from .devices import constant
 
@@ -186,8 +187,13 @@ def nearest(wrong: object, names: Iterable[str]) -> str:
 
 
 def can_inspect(values: Tensor) -> bool:
-    """Whether looking at values is free of side effects: it would stall an accelerator and break a compiled graph."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether looking at values is free: it would stall an accelerator, break a compiled graph, and fail in torch.func.vmap."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed(values)
+
+
+def is_transformed(values: Tensor) -> bool:
+    """Whether a transform of torch.func, such as vmap, goes on: results cannot be written to memory of before."""
+    return is_functorch_wrapped_tensor(values)
 
 
 Range = tuple[float, float]

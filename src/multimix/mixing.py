@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_precision
+from .checks import check_precision, is_transformed
 
 # From this many produced numbers per pair on, going pair by pair beats gathering all partners first (measured on CPU).
 PAIR_BY_PAIR = 12_288
@@ -77,12 +77,13 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
 
 
 def can_write_in_place(z: Tensor) -> bool:
-    """Whether to write results in place: plain CPU tensors that no gradient, compiler or tensor subclass watches."""
+    """Whether to write results in place: plain CPU tensors that no gradient, transform, compiler or tensor subclass watches."""
     return (
         z.device.type == "cpu"
         and z.dtype in (torch.float32, torch.float64)
         and type(z) in (Tensor, torch.nn.Parameter)
         and not torch.compiler.is_compiling()
+        and not is_transformed(z)
         and not (z.requires_grad and torch.is_grad_enabled())
     )
 

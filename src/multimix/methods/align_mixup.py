@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from ..checks import can_inspect, check_number, check_share, check_whole
+from ..checks import can_inspect, check_number, check_share, check_whole, is_transformed
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
@@ -153,7 +153,7 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
     # In units of ε; a second copy, so that both sums run along memory.
     by_row = cost / -eps
     by_column = by_row.transpose(1, 2).contiguous()
-    row_work, column_work = torch.empty_like(by_row), torch.empty_like(by_column)
+    row_work, column_work = (None if is_transformed(part) else torch.empty_like(part) for part in (by_row, by_column))
     u, v = by_row.new_zeros(len(cost), n), by_row.new_zeros(len(cost), m)
     running = torch.ones((), dtype=torch.bool, device=cost.device)
     for done in range(1, rounds + 1):
@@ -167,18 +167,18 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
             continue
         # An accelerator is asked once. Rounds after the last one change nothing.
         u, v, running = torch.where(running, u, before), torch.where(running, v, v_before), running & ~close
-        if done == ASKED and not bool(running):
+        if done == ASKED and not is_transformed(running) and not bool(running):
             break
     # The last v, exactly: as the exponential of a sum of large numbers the sums of columns would be off by per cents.
     return (by_column + u.unsqueeze(1)).softmax(2).transpose(1, 2) / m
 
 
-def _log_sums(logs: Tensor, potential: Tensor, work: Tensor) -> Tensor:
-    """``[B, n]``: log Σ_j exp(logs[B, n, j] + potential[B, j]), in the memory of ``work``."""
-    torch.add(logs, potential.unsqueeze(1), out=work)
+def _log_sums(logs: Tensor, potential: Tensor, work: Tensor | None) -> Tensor:
+    """``[B, n]``: log Σ_j exp(logs[B, n, j] + potential[B, j]), in the memory of ``work`` if there is any."""
+    work = torch.add(logs, potential.unsqueeze(1), out=work)
     top = work.amax(2)
     # Below e⁻⁸⁰ a term counts for nothing, but as a denormal number it would slow the rounds down, up to fourteen times.
-    work.sub_(top.unsqueeze(2)).clamp_(min=-80.0).exp_()
+    work.sub_(top.unsqueeze(2)).clamp_min_(-80.0).exp_()
     return top + work.sum(2).log_()
 
 
@@ -188,4 +188,4 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     middle = a.mean(2, keepdim=True)
     a, b = a - middle, b - middle
     squares = a.square().sum(1).unsqueeze(2) + b.square().sum(1).unsqueeze(1)
-    return torch.baddbmm(squares, a.transpose(1, 2), b, alpha=-2).clamp_(min=0)
+    return torch.baddbmm(squares, a.transpose(1, 2), b, alpha=-2).relu_()

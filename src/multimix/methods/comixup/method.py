@@ -387,21 +387,31 @@ class GroupPlan(Plan):
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        direct = can_write_in_place(z)
-        mixed = out if out is not None and direct else rows_like(z, self.k)
         plane = z.reshape(*z.shape[:2], *as_plane(self.size))
+        if not can_write_in_place(z):
+            return into(self._block_by_block(plane).reshape(self.k * len(z), *z.shape[1:]), z, out)
+        mixed = rows_like(z, self.k) if out is None else out
         whole = mixed.view(len(mixed), *plane.shape[1:])
         down, across = (borders(side, count) for side, count in zip(as_plane(self.size), grid_of(self.first), strict=True))
         first, second = (shown.flatten(0, 1) for shown in (self.first, self.second))
-        halves = (first != second) if direct else None
+        halves = first != second
         for r, c in product(range(grid_of(self.first)[0]), range(grid_of(self.first)[1])):
             places = (slice(None), slice(None), slice(down[r], down[r + 1]), slice(across[c], across[c + 1]))
             block, one, other = plane[places], first[:, r, c], second[:, r, c]
-            if halves is None:  # to ask who shows two would stall an accelerator
-                whole[places] = mix(block[one], block[other], 0.5 * (one != other)[:, None, None, None])
-                continue
             whole[places] = block[one]
             two = halves[:, r, c].nonzero().flatten()
             if len(two) > 0:
                 whole[two, :, places[2], places[3]] = mix(block[one[two]], block[other[two]], HALF)
-        return mixed if out is None or direct else into(mixed, z, out)
+        return mixed
+
+    def _block_by_block(self, plane: Tensor) -> Tensor:
+        """``[K·B, C, H, W]`` from ``plane [B, C, H, W]``: two samples everywhere, since asking where would stall accelerators."""
+        first, second = (shown.flatten(0, 1) for shown in (self.first, self.second))
+        weight = 0.5 * (first != second)
+        down, across = (pairwise(borders(side, count)) for side, count in zip(plane.shape[2:], first.shape[1:], strict=True))
+        columns = list(enumerate(across))
+        lines = []
+        for r, (top, bottom) in enumerate(down):
+            blocks = [(c, plane[:, :, top:bottom, left:right]) for c, (left, right) in columns]
+            lines.append([mix(z[first[:, r, c]], z[second[:, r, c]], weight[:, r, c, None, None, None]) for c, z in blocks])
+        return torch.cat([torch.cat(line, 3) for line in lines], 2)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_batch, check_share, check_whole, checked_numbers
-from ...mixing import by_step, rows_like
+from ...checks import check_batch, check_share, check_whole, checked_numbers, is_transformed
+from ...mixing import by_step, into, rows_like
 from ...plan import PairPlan, SharePlan, check_size
 from ...sampling import checked_path, sample_path
 from ..base import Method, PairMethod, Traits
@@ -178,10 +178,17 @@ class StyledPlan(SharePlan):
         pair = own[self.partner]
         terms = own, pair, adain(own, pair), adain(pair, own)
         weight = self.weight.to(own.dtype)[..., None, None, None]
-        out = rows_like(z, self.k) if out is None else out
         # A step at a time: decoders are large, and a step then is the same number for number whatever K is.
-        for step, of_term in zip(by_step(out, self.k), weight, strict=True):
-            features = sum(of_term[:, s] * term for s, term in enumerate(terms))
-            assert isinstance(features, Tensor)
-            step.copy_(self.space.decode(features, z))
+        decoded = (self.space.decode(self._features(of_term, terms), z) for of_term in weight)
+        if is_transformed(z):
+            return into(torch.cat(list(decoded)).to(z.dtype), z, out)
+        out = rows_like(z, self.k) if out is None else out
+        for step, images in zip(by_step(out, self.k), decoded, strict=True):
+            step.copy_(images)
         return out
+
+    @staticmethod
+    def _features(weight: Tensor, terms: tuple[Tensor, ...]) -> Tensor:
+        features = sum(weight[:, s] * term for s, term in enumerate(terms))
+        assert isinstance(features, Tensor)
+        return features
