@@ -50,6 +50,14 @@ def half_width(sd: float, n: int) -> float:
     return float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n) if n > 1 else math.nan
 
 
+def half_shown(whole: Summary | Paired) -> float:
+    """Half of what to show around a mean: of its interval; of two values of their range, NaN of one.
+
+    The interval of two values is 13 times as wide as their range, and would say more about t than about them.
+    """
+    return whole.half / float(stats.t.ppf(0.975, 1)) if whole.n == 2 else whole.half
+
+
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """The paired difference ``first − second`` with t-test and Wilcoxon's signed-rank test; p is 1 where nothing differs."""
     if len(first) != len(second) or len(first) == 0:

@@ -67,8 +67,8 @@ def test_a_figure_is_drawn_and_its_numbers_are_printed(runs, here, capsys, numbe
     ]
     assert sorted(path.name for path in (here / "figures").iterdir()) == sorted(names)
     page = (here / "figures" / names[-1]).read_text()
-    assert page.count("data:image/png") == 1
-    assert page.count('<th scope="col">verdict</th>') == 1
+    assert page.count("<svg ") == 1
+    assert page.count('<th scope="col">verdict</th>') + page.count("<dt>verdict</dt>") == 1
     assert list(csv.DictReader(io.StringIO((here / "figures" / f"figure-{number}.csv").read_text())))
 
 

@@ -45,8 +45,8 @@ def test_a_table_is_printed_and_written_in_three_forms(results, tmp_path, capsys
     assert sorted(path.name for path in out.iterdir()) == ["table-VIII.csv", "table-VIII.html", "table-VIII.md"]
     first = next(csv.DictReader((out / "table-VIII.csv").read_text().splitlines()))
     assert (first["label"], first["mean"], first["n"], first["seeds"]) == ("no mixup", "7.25", "1", "1")
-    assert "| no mixup | 7.25 n = 1 | 5.93 |" in (out / "table-VIII.md").read_text()
-    assert "<td>7.25 n = 1</td>" in (out / "table-VIII.html").read_text()
+    assert "| no mixup | 7.25 (n = 1) | 5.93 |" in (out / "table-VIII.md").read_text()
+    assert "<td>7.25 (n = 1)</td>" in (out / "table-VIII.html").read_text()
 
 
 def test_without_results_the_papers_table_is_shown_at_its_scale(tmp_path, capsys):

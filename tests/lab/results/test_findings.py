@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from multimix.lab.results.comparison import compare, studies
-from multimix.lab.results.findings import findings
+from multimix.lab.results.findings import findings, headline
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
@@ -108,7 +108,7 @@ def test_power_counts_the_comparisons_and_names_the_least_p_of_few_seeds():
 
 def test_nothing_to_compare_is_said():
     (study,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
-    assert findings(study) == ["Nothing can be compared: no two lines were trained with the same two seeds."]
+    assert findings(study) == ["Nothing is compared: there is one way of training here."]
 
 
 def test_studies_are_recipes_at_scales():
@@ -120,3 +120,17 @@ def test_studies_are_recipes_at_scales():
     ]
     with pytest.raises(ValueError, match="recipe 'made_up', which this version does not have; it has other"):
         studies(made, {"other": RECIPE})
+
+
+def test_the_headline_names_the_lowest_error_and_whether_it_shows():
+    (study,) = studies(rows(), {"made_up": RECIPE})
+    corrected = next(one.p_holm for one in compare(study, "last") if (one.line, one.other) == ("mixup K = 5", "none"))
+    (mean,) = [line.summary(study.error).mean for line in study.trained if line.label == "mixup K = 5"]
+    words = headline(study)
+    assert words.startswith(f"mixup K = 5 has the lowest error of 4, {mean:.2f} % (± ")
+    assert ("which shows also" in words) == (corrected < 0.05)
+    (alone,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
+    assert headline(alone).startswith("No mixing: error of the last epoch ")
+    (two,) = studies([row for row in rows() if row["seed"] < 2], {"made_up": RECIPE})
+    assert "two seeds cannot tell from chance" in headline(two)
+    assert "±" not in headline(two)

@@ -78,7 +78,7 @@ def test_cells_of_means_and_differences():
     # 4.3027 is the 97.5 % quantile of t with two degrees of freedom, 1/√3 the standard error of 1, 2, 3.
     assert mean_cell(summary([1.0, 2.0, 3.0])) == ("2.00", f"± {4.302653 / 3**0.5:.2f}")
     assert difference_cell(paired([1.0, 2.0], [2.0, 4.0]))[0] == "−1.50"
-    assert difference_cell(paired([3.0, 3.0], [1.0, 1.0])) == ("+2.00", "all 2 equal")
+    assert difference_cell(paired([3.0, 3.0], [1.0, 1.0])) == ("+2.00", "both")
     assert difference_cell(paired([1.001, 1.0], [1.0, 1.0]))[0] == "0.00"
     assert [number(value, None) for value in (0.00123456, 12.3456, 1234.5, 1e7)] == ["0.00123", "12.3", "1234", "1e+07"]
 

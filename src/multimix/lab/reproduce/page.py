@@ -6,11 +6,12 @@ from pathlib import Path
 
 from ..evaluation.cache import collect_runs
 from ..recipes import recipe
-from ..results.claims import RULE, VERDICTS, Verdict
-from ..results.page import details, document, heading, notes, paragraph, picture
+from ..results.claims import RULE, VERDICTS
+from ..results.figures.verdicts import verdicts_figure
+from ..results.page import document, drawing, notes, paragraph, section
 from ..results.page import table as html_table
 from ..results.paper import DEMO, Exhibit
-from ..results.paper_table import FilledTable, fill, page_parts
+from ..results.paper_table import FilledTable, claims_sentence, fill, page_parts, shown
 from ..results.rows import SCALE_WORDS, differences
 from ..storage import write_files
 from ..studies.spiral.finished import read_demo
@@ -29,45 +30,40 @@ def write_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
     filled = {one: fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits}
     figures = [one for one in plan.exhibits if one.kind == "figure"]
     files = {one: figure_files(filled[one], rows, follow=plan.follow, demo=spiral, note=note) for one in figures}
-    drawn = {one: [content for name, content in own.items() if name.endswith(".png")] for one, own in files.items()}
     whole = len(plan.exhibits) == len(ORDER)
     words = [] if whole else [one.label.split()[1] if one.kind == "table" else f"fig{one.number}" for one in plan.exhibits]
     name = "-".join(["paper", plan.scale, *(["code"] if plan.follow == "code" else []), *words])
-    (path,) = write_files(out, {f"{name}.html": _page(plan, filled, drawn, failed).encode()})
+    (path,) = write_files(out, {f"{name}.html": _page(plan, filled, files, failed).encode()})
     return path
 
 
 def _page(
-    plan: Plan, filled: Mapping[Exhibit, FilledTable], drawn: Mapping[Exhibit, Sequence[bytes]], failed: Sequence[str]
+    plan: Plan,
+    filled: Mapping[Exhibit, FilledTable],
+    drawn: Mapping[Exhibit, Mapping[str, bytes]],
+    failed: Sequence[str],
 ) -> str:
-    verdicts = {one: Counter(judged.verdict for judged in table.judged) for one, table in filled.items()}
-    total: Counter[Verdict] = sum(verdicts.values(), Counter())
-    parts = [paragraph(_headline(plan, total), finding=True)]
-    lines = [[one.label, one.title, *(str(verdicts[one][word] or "") for word in VERDICTS)] for one in filled if one.claims]
-    parts += [html_table(["", "claims of the paper", *VERDICTS], lines), notes([RULE])]
-    if plan.missing or failed:
-        parts += [
-            heading("What is missing"),
-            notes([f"{name}: {reason}" for name, reason in plan.missing.items()] + list(failed)),
-        ]
+    verdicts = {one.label: Counter(judged.verdict for judged in filled[one].judged) for one in filled if one.claims}
+    lines = [[one.label, one.title, *(str(verdicts[one.label][word] or "") for word in VERDICTS)] for one in filled if one.claims]
+    missing = notes([f"{name}: {reason}" for name, reason in plan.missing.items()] + list(failed))
+    parts = [
+        section("What is missing", missing, unfolded=True),
+        section("Verdicts", html_table(["", "claims of the paper", *VERDICTS], lines), notes([RULE])),
+    ]
     for one in plan.exhibits:
-        parts += [heading(f"{one.label}: {one.title}"), *([] if one.columns else [paragraph(one.about)])]
-        parts += [picture(png, f"{one.label}: {one.title}") for png in drawn.get(one, ())]
-        if not one.columns and not drawn.get(one):
-            parts.append(paragraph("There is nothing to show yet."))
-        parts += page_parts(filled[one]) if one.columns else [notes(one.notes)]
-    parts += [heading("What differs from the paper's set-up"), *_set_up(plan)]
+        title = f"{one.label}: {one.title}"
+        pictures = shown(drawn.get(one, {}), title)
+        inside = page_parts(filled[one]) if one.columns else [paragraph(one.about), notes(one.notes)]
+        if not one.columns and not pictures:
+            inside.append(paragraph("There is nothing to show yet."))
+        parts.append(section(title, *pictures, *inside))
+    parts.append(section("What differs from the paper's set-up", *_set_up(plan)))
     lead = f"Mixup Augmentation with Multiple Interpolations (Shen, Yu, Yang, Kwok) beside our runs, {SCALE_WORDS[plan.scale]}."
-    return document("The paper, reproduced", lead, parts, contents=True)
-
-
-def _headline(plan: Plan, total: Counter[Verdict]) -> str:
-    count = sum(total.values())
-    if not count:
-        return "These figures make no claims that runs could test."
-    words = ", ".join(f"{total[word]} {word}" for word in VERDICTS if total[word])
     scale = "" if plan.scale == "paper" else f" This is the {plan.scale} scale, so it says nothing about the paper's own results."
-    return f"Of {count} claims of the paper: {words}.{scale}"
+    headline = claims_sentence([one for table in filled.values() for one in table.judged]) + scale
+    words = "What the runs say about the claims of every table and figure."
+    figure = drawing(verdicts_figure(verdicts), words, words) if verdicts else ""
+    return document("The paper, reproduced", lead, parts, headline=headline, figure=figure)
 
 
 def _set_up(plan: Plan) -> list[str]:
@@ -78,5 +74,5 @@ def _set_up(plan: Plan) -> list[str]:
         chosen = recipe(name, plan.follow)
         found = differences(chosen.settings(plan.scale), chosen.settings("paper"))
         if found:
-            parts.append(details(f"{chosen.title}: {len(found)} settings differ from the paper's scale", notes(found)))
+            parts.append(section(f"{chosen.title}: {len(found)} settings differ from the paper's scale", notes(found)))
     return parts

@@ -5,8 +5,8 @@ from statistics import fmean
 
 from ..recipes.base import counts_k
 from .comparison import Compared, comparable_lines, compare
-from .rows import BASELINE, ECE, Aggregate, Line
-from .table import counted, signed
+from .rows import BASELINE, ECE, ERROR_WORDS, Aggregate, Line
+from .table import counted, difference_cell, joined, mean_cell, parts, signed
 
 LEVEL = 0.05
 
@@ -25,9 +25,33 @@ def findings(whole: Aggregate) -> list[str]:
         sentences += [_differences(word, "no mixing", none)] if none else []
         sentences += [_differences(word, "K = 1 of the same method", one)] if one else []
     if not sentences:
-        sentences.append("Nothing can be compared: no two lines were trained with the same two seeds.")
+        alone = len(whole.trained) == 1
+        reason = "there is one way of training here" if alone else "that takes two seeds that no mixing, or K = 1, has as well"
+        sentences.append(f"Nothing is compared: {reason}.")
     tests = [test for every in compared.values() for test in every]
     return [*sentences, *_confidence(whole), *_cost(whole), *_power(tests)]
+
+
+def headline(whole: Aggregate) -> str:
+    """Which line has the lowest error, and whether that is more than chance beside no mixing; of a single line its error."""
+    field = whole.error
+    known = [(line, mean) for line in whole.trained if (mean := line.summary(field)) is not None]
+    line, mean = min(known, key=lambda one: one[1].mean)
+    error, spread = parts(mean_cell(mean))
+    error = f"{error} % ({f'{spread}, ' if spread else ''}{counted(mean.n, 'seed')})"
+    name = "No mixing" if line.arm == BASELINE else whole.label(line)
+    if len(known) == 1:
+        return f"{name}: {ERROR_WORDS[field]} {error}."
+    first = f"{name} has the lowest error of {len(known)}, {error}"
+    test = next((one for one in compare(whole, field) if (one.line, one.other) == (whole.label(line), BASELINE)), None)
+    if line.arm == BASELINE or test is None:
+        return f"{first}."
+    points = f"{signed(test.paired.mean)} points beside no mixing"
+    if test.paired.n < 3:
+        return f"{first}; {points}, which two seeds cannot tell from chance."
+    if test.p_holm < LEVEL:
+        return f"{first}; {points}, which shows also after correction for the number of comparisons."
+    return f"{first}; {points}, which does not show after correction for the number of comparisons."
 
 
 def _differences(word: str, other: str, compared: Sequence[Compared]) -> str:
@@ -46,7 +70,7 @@ def _differences(word: str, other: str, compared: Sequence[Compared]) -> str:
 
 
 def _named(compared: Sequence[Compared]) -> str:
-    words = [f"{one.line} {signed(one.paired.mean)} ± {one.paired.half:.2f}, n = {one.paired.n}" for one in compared]
+    words = [f"{one.line} {joined(difference_cell(one.paired))}, n = {one.paired.n}" for one in compared]
     return f" ({'; '.join(words)})" if words else ""
 
 

@@ -16,11 +16,24 @@ from ..recipes import SCALES, recipe
 from ..recipes.base import Follow, Scale, arm_names
 from ..statistics import Summary, summary
 from ..storage import write_files
-from .claims import RULE, Judged, judge, verdict_table
-from .page import details, document, picture, subheading
+from .claims import RULE, VERDICTS, Judged, judge, verdict_table
+from .page import document, drawing, picture, section, subheading
 from .paper import DEMO, EXHIBITS, Column, Exhibit, Key, PaperRow, Value
 from .rows import CHANGED, SCALE_WORDS, Aggregate, Line, Rows, aggregate, join_settings
-from .table import NOTHING, Cell, Table, counted, csv_difference, csv_mean, csv_text, difference_cell, mean_cell, number, parts
+from .table import (
+    NOTHING,
+    Cell,
+    Table,
+    counted,
+    csv_difference,
+    csv_mean,
+    csv_text,
+    difference_cell,
+    joined,
+    mean_cell,
+    number,
+    parts,
+)
 
 NOT_RUN = "not run at this scale"
 NOT_EVALUATED = "not evaluated"
@@ -287,18 +300,36 @@ def _record(filled: FilledTable, i: int, j: int) -> dict[str, object]:
 
 
 def page(filled: FilledTable, figures: Mapping[str, bytes] = {}) -> str:
-    """The table as a self-contained HTML page, below the PNG files among ``figures``."""
+    """The table as a self-contained HTML page, beside what ``figures`` show."""
     title = f"{filled.paper.label}: {filled.paper.title}"
-    shown = [picture(content, title, filled.paper.about) for name, content in figures.items() if name.endswith(".png")]
-    lead = f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}."
-    return document(title, lead, [*shown, *page_parts(filled)])
+    lead = f"The paper's numbers beside ours, {SCALE_WORDS[filled.scale]}. {filled.paper.about}"
+    drawn = shown(figures, title)
+    # Pictures may be as wide as the page, and stand below.
+    beside = drawn[0] if drawn and any(name.endswith(".svg") for name in figures) else ""
+    parts = [*(() if beside else drawn), section("Ours and the paper's", *page_parts(filled), unfolded=True)]
+    return document(title, lead, parts, headline=claims_sentence(filled.judged), figure=beside)
+
+
+def shown(figures: Mapping[str, bytes], alt: str) -> list[str]:
+    """Figures by file name for a page: drawn where they are drawings, else as the pictures they are."""
+    drawings = [drawing(content, alt) for name, content in figures.items() if name.endswith(".svg")]
+    return drawings or [picture(content, alt) for content in figures.values()]
+
+
+def claims_sentence(judged: Sequence[Judged]) -> str:
+    """How many of the paper's claims the runs show."""
+    counts = Counter(one.verdict for one in judged)
+    words = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    if not judged:
+        return "There are no claims here that runs could test."
+    return f"Of {counted(len(judged), 'claim')} of the paper: {words}."
 
 
 def page_parts(filled: FilledTable) -> list[str]:
     """The table for a page: one measurement at a time has room there without scrolling, and its name for a heading."""
     if len(filled.paper.columns) > WIDE:
         return _wide_parts(filled)
-    made = [verdict_table(filled.judged, "", None).html()[0]] if filled.paper.kind == "figure" else []
+    made = verdict_table(filled.judged, "", None).html() if filled.paper.kind == "figure" else []
     shown = [table for table in tables(filled, 1) if table.heads[0] == "method"]
     for table, column in zip(shown, filled.paper.columns, strict=True):
         made += [subheading(column.head), *replace(table, heads=[table.heads[0], "ours", *table.heads[2:]]).html()]
@@ -312,16 +343,12 @@ def _wide_parts(filled: FilledTable) -> list[str]:
     # Two readings of one number of the paper share it.
     papers = {id(column.paper): column for column in reversed(columns) if column.paper}
     shown = list(reversed(papers.values()))
-    ours = [[row.label, *(_joined(_ours(filled.cells[i, j], columns[j])) for j in there)] for i, row in enumerate(rows)]
-    theirs = [[row.label, *(_joined(_paper(column.paper.get(row.key))) for column in shown)] for row in rows]
+    ours = [[row.label, *(joined(_ours(filled.cells[i, j], columns[j])) for j in there)] for i, row in enumerate(rows)]
+    theirs = [[row.label, *(joined(_paper(column.paper.get(row.key))) for column in shown)] for row in rows]
     made = [subheading("ours"), *Table("", ["method", *(columns[j].head for j in there)], ours).html()] if there else []
     heads = [column.head.partition(" (")[0] for column in shown]
     made += [subheading("the paper's"), *Table("", ["method", *heads], theirs, _notes(filled)).html()]
-    return [*made, details("verdict on every claim", verdict_table(filled.judged, "").html()[0])]
-
-
-def _joined(cell: Cell) -> str:
-    return " ".join(filter(None, parts(cell)))
+    return [*made, section("verdict on every claim", *verdict_table(filled.judged, "").html())]
 
 
 def write_exhibit(filled: FilledTable, out: Path, figures: Mapping[str, bytes] = {}) -> list[Path]:

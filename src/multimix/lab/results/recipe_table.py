@@ -8,7 +8,7 @@ from ..storage import write_files
 from ..training.log import LAST
 from .comparison import minus_none, minus_one
 from .rows import CHANGED, ECE, ERRORS, SCALE_WORDS, Aggregate, Line, join_settings
-from .table import NOTHING, Column, Table, csv_difference, csv_mean, csv_text, difference_column, mean_cell, short
+from .table import NOTHING, SPREAD, Column, Table, csv_difference, csv_mean, csv_text, difference_column, mean_cell, short
 
 # Fields of an outcome that are shown, with their heads.
 HEADS: Mapping[str, str] = {
@@ -99,9 +99,8 @@ def _images(line: Line) -> float | None:
 def _notes(whole: Aggregate, reported: str) -> list[str]:
     """How to read the table."""
     lines, scale = whole.lines, whole.scale
-    one = ", one seed has none" if any(len(line.seeds) == 1 for line in lines) else ""
     notes = [
-        f"* is what the recipe reports; n: seeds; ±: 95 % t-interval of the mean over seeds{one}",
+        f"* is what the recipe reports; n: seeds; {SPREAD}",
         f"errors in per cent; median: of the last {LAST} epochs; best: chosen by the samples it is measured on, so it flatters",
         "‖g‖²: mean over the updates of the last epoch; s/epoch: median over epochs; images: loaded in all epochs together",
     ]

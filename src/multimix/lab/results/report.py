@@ -19,8 +19,8 @@ from .comparison import at_equal_budgets, comparable_lines, studies
 from .figures.recipe import budget_figures, recipe_figures
 from .figures.reliability import Panel, pooled_bins, reliability_grid
 from .figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
-from .findings import findings
-from .page import document, heading, paragraph, picture, preformatted
+from .findings import findings, headline
+from .page import beside, document, drawing, paragraph, picture, preformatted, section
 from .paper import EXHIBITS
 from .paper_table import fill
 from .paper_table import tables as paper_tables
@@ -29,13 +29,17 @@ from .rows import ECE, SCALE_WORDS, Aggregate, Rows
 from .sweep_tables import budget_tables, sweeps
 from .table import Table, counted
 
-ALTS: Mapping[str, str] = {
-    "error": "Error after every epoch, a curve for every line",
-    "loss": "Training loss of every epoch, a curve for every line",
-    "gradient": "Squared gradient norm of an update over the epochs, a curve for every line",
-    "k": "Error against K, with intervals",
-    "time": "Seconds per epoch against K, as a multiple of K = 1",
+# What the figures show, in words; the first that is there stands beside the headline.
+SHOWN: Mapping[str, str] = {
+    "dots": "Every way of training, the lowest error on top: mean over seeds with its 95 % interval, or of two seeds both; "
+    "intervals are cut off at 0 and 100 %.",
+    "error": "Error after every epoch: mean over seeds, band from least to greatest.",
+    "loss": "Training loss of every epoch, the same way.",
+    "gradient": "Squared gradient norm of an update, mean of the epoch.",
+    "k": "Error against K, with 95 % intervals that are cut off at 0 and 100 %.",
+    "time": "Seconds per epoch against K, as a multiple of K = 1.",
 }
+MOST = 12  # lines of a table of results that need not be folded
 RELIABILITY = (
     "All seeds of a line together: bars are accuracy in the bins (a, b] of confidence, hatched is what lies between it and the "
     "mean confidence. Where accuracy is low, most samples lie in the lowest bins."
@@ -83,37 +87,41 @@ def _page(
     """The whole report, and the figures in it as files by name."""
     cost_tables, cost_figures = _costs(whole, rows, places)
     curves = recipe_figures(whole)
-    if any(name.endswith("-k.png") for name in cost_figures):  # the same, with all budgets
+    if any(name.endswith("-k.svg") for name in cost_figures):  # the same, with all budgets
         curves = {name: content for name, content in curves.items() if not name.startswith("k.")}
     diagrams = reliability(whole)
     samples = [] if data is None else sample_pictures(whole, data, trust)
+    shown = {name: drawing(curves[f"{name}.svg"], words, words) for name, words in SHOWN.items() if f"{name}.svg" in curves}
+    figure = shown.pop(next(iter(shown))) if shown else ""
+    lines = whole.trained
     parts = [
-        heading("What shows and what does not"),
-        *(paragraph(sentence, finding=True) for sentence in findings(whole)),
         *(paragraph(sentence) for sentence in _warnings(whole)),
-        *(heading("Results"), *recipe_table(whole).html()),
-        *(heading("Comparisons"), *tables.comparisons(whole).html()),
+        section("Results", *recipe_table(whole).html(), unfolded=len(lines) <= MOST),
+        section("What shows and what does not", *(paragraph(sentence, finding=True) for sentence in findings(whole))),
+        section("Comparisons", *tables.comparisons(whole).html()),
         *_beside_the_paper(whole, rows),
-        heading("Curves"),
-        *(picture(curves[f"{name}.png"], alt) for name, alt in ALTS.items() if f"{name}.png" in curves),
+        section("Curves", beside(*shown.values())),
         *_cost_parts(cost_tables, cost_figures),
         *calibration_parts(whole, diagrams),
-        *_classes(whole),
+        section("Classes", *tables.confusions(whole).html()),
         *_evaluations(whole),
-        *_boxes(whole),
-        *([heading("Mixed samples of these runs")] if samples else []),
-        *(picture(content, words, words, small=True) for words, content in samples),
-        *(heading("Runs"), tables.runs(whole)),
-        *(heading("Settings"), *tables.settings(whole)),
-        *(heading("Environment"), tables.environments(whole)),
-        *(paragraph("This page was made from the files of the runs alone, by"), preformatted(command)),
+        _boxes(whole),
+        section("Mixed samples of these runs", beside(*(drawing(content, words, words) for words, content in samples))),
+        section("Runs", tables.runs(whole)),
+        section("Settings", *tables.settings(whole)),
+        section(
+            "How it was made",
+            tables.environments(whole),
+            paragraph("From the files of the runs alone, by"),
+            preformatted(command),
+        ),
     ]
-    lines = whole.trained
     seeds = ", ".join(map(str, sorted({seed for line in lines for seed in line.seeds})))
-    runs, ways = sum(len(line.seeds) for line in lines), counted(len(lines), "way")
-    lead = f"{runs} runs: {ways} of training, seeds {seeds}; {SCALE_WORDS[whole.scale]}. {whole.recipe.about}"
-    pictures = {f"samples-{i}.png": content for i, (_, content) in enumerate(samples, start=1)}
-    return document(whole.recipe.title, lead, parts, contents=True), {**curves, **cost_figures, **diagrams, **pictures}
+    runs, ways = counted(sum(len(line.seeds) for line in lines), "run"), counted(len(lines), "way")
+    lead = f"{runs}: {ways} of training, seeds {seeds}; {SCALE_WORDS[whole.scale]}. {whole.recipe.about}"
+    pictures = {f"samples-{i}.svg": content for i, (_, content) in enumerate(samples, start=1)}
+    page = document(whole.recipe.title, lead, parts, headline=headline(whole), figure=figure)
+    return page, {**curves, **cost_figures, **diagrams, **pictures}
 
 
 def _costs(whole: Aggregate, rows: Rows, places: Sequence[str | Path]) -> tuple[Sequence[Table], Mapping[str, bytes]]:
@@ -137,15 +145,11 @@ def _costs(whole: Aggregate, rows: Rows, places: Sequence[str | Path]) -> tuple[
 
 
 def _cost_parts(costs: Sequence[Table], figures: Mapping[str, bytes]) -> list[str]:
-    parts = []
-    for table in costs:
-        # What a title says beside the recipe, which the page says: "equal steps".
-        parts += [heading(f"Cost: {table.title.rpartition(' (')[0].rpartition(', ')[2]}"), *table.html()]
-    for name, content in figures.items():
-        if name.endswith(".png"):
-            words = name.rpartition("/")[2].removesuffix(".png").replace("-", " ")
-            parts.append(picture(content, f"Error and what it cost: {words}"))
-    return parts
+    # What a title says beside the recipe, which the page says: "equal steps".
+    parts = [section(f"Cost: {table.title.rpartition(' (')[0].rpartition(', ')[2]}", *table.html()) for table in costs]
+    names = {name: name.rpartition("/")[2].removesuffix(".svg").replace("-", " ") for name in figures if name.endswith(".svg")}
+    drawn = (drawing(figures[name], f"Error and what it cost: {words}", words) for name, words in names.items())
+    return [*parts, section("Cost in figures", beside(*drawn))]
 
 
 def _warnings(whole: Aggregate) -> list[str]:
@@ -153,7 +157,8 @@ def _warnings(whole: Aggregate) -> list[str]:
     sentences = unequal_evaluations([run.row for line in whole.lines for run in line.runs.values()])
     few = [whole.label(line) for line in whole.trained if len(line.seeds) < 3]
     if few:
-        sentences.append(f"Fewer than three seeds: {', '.join(few)}. So few say little about a method.")
+        which = "every way of training" if len(few) == len(whole.trained) else ", ".join(few)
+        sentences.append(f"Fewer than three seeds: {which}. So few say little about a method.")
     return sentences
 
 
@@ -163,8 +168,8 @@ def _beside_the_paper(whole: Aggregate, rows: Rows) -> list[str]:
     for entry in EXHIBITS:
         found = fill(entry.part(whole.recipe.name), whole.scale, rows, {})
         if any(cell.values for cell in found.cells.values()):
-            parts += [heading(f"Beside the paper: {entry.label}")]
-            parts += [part for sheet in paper_tables(found) for part in sheet.html()]
+            sheets = (part for sheet in paper_tables(found) for part in sheet.html())
+            parts.append(section(f"Beside the paper: {entry.label}", *sheets))
     return parts
 
 
@@ -182,12 +187,7 @@ def calibration_parts(whole: Aggregate, diagrams: Mapping[str, bytes]) -> list[s
         return []
     alt = "Reliability diagrams: accuracy against confidence in bins, a panel for every line"
     table = tables.evaluation(whole, "calibration")
-    return [heading("Calibration"), *table.html(), picture(diagrams["reliability.png"], alt, RELIABILITY)]
-
-
-def _classes(whole: Aggregate) -> list[str]:
-    table = tables.confusions(whole)
-    return [heading("Classes"), *table.html()] if table.lines else []
+    return [section("Calibration", *table.html(), drawing(diagrams["reliability.svg"], alt, RELIABILITY))]
 
 
 def _evaluations(whole: Aggregate) -> list[str]:
@@ -198,12 +198,12 @@ def _evaluations(whole: Aggregate) -> list[str]:
         if name not in MEASURES or on in ("calibration", "error"):
             continue
         words = on.replace(name, "Transfer to birds" if name == "transfer" else name.replace("_", " ").capitalize())
-        parts.append(heading(words.replace("@best", " (best epoch)")))
-        parts += (tables.transfer(whole, on) if name == "transfer" else tables.evaluation(whole, on)).html()
+        table = tables.transfer(whole, on) if name == "transfer" else tables.evaluation(whole, on)
+        parts.append(section(words.replace("@best", " (best epoch)"), *table.html()))
     return parts
 
 
-def _boxes(whole: Aggregate) -> list[str]:
+def _boxes(whole: Aggregate) -> str:
     """Of every line the pictures of the first run that has some."""
     parts = []
     for line in whole.trained:
@@ -211,11 +211,11 @@ def _boxes(whole: Aggregate) -> list[str]:
         there = next((path for path in files if path.exists()), None)
         if there is not None:
             parts.append(picture(there.read_bytes(), f"Pictures with true and predicted boxes, {whole.label(line)}"))
-    return [heading("Boxes"), *parts] if parts else []
+    return section("Boxes", *parts)
 
 
 def sample_pictures(whole: Aggregate, data: Path, trust: Collection[str]) -> list[tuple[str, bytes]]:
-    """Pictures of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
+    """SVG of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
     found = []
     missing: dict[str, list[str]] = {}
     for line in whole.trained:

@@ -7,9 +7,9 @@ from typing import Any
 from ..evaluation import COUNTS, measure_named
 from .comparison import compare
 from .findings import measures
-from .page import table
+from .page import pairs, subheading, table
 from .rows import ECE, Aggregate
-from .table import NOTHING, Cell, Table, difference_cell, mean_cell
+from .table import NOTHING, SPREAD, Cell, Table, difference_cell, mean_cell
 
 MOST = 3  # confusions of a line that are named
 
@@ -48,12 +48,12 @@ def evaluation(whole: Aggregate, on: str) -> Table:
             mean = line.summary(f"{on}.{key}")
             cells.append(f"{mean.mean:.0f}" if mean and key in COUNTS else mean_cell(mean))
         body.append(cells)
-    words = [f"{entry.about}{_unusual(on)}; ±: 95 % t-interval over seeds"]
+    words = [f"{entry.about}{_unusual(on)}; {SPREAD}"]
     if name == "calibration":
         words.append(
             "ece before, ece scaled: before and after temperature scaling, on samples that the temperature was not fitted on"
         )
-    return Table(name, ["", "seeds", *(key.replace("_", " ") for key in names)], body, words)
+    return Table(name, ["training", "seeds", *(key.replace("_", " ") for key in names)], body, words)
 
 
 def evaluator_of(key: str) -> str:
@@ -86,7 +86,7 @@ def transfer(whole: Aggregate, on: str) -> Table:
         f"per cent after each {unit}{_unusual(on)}: error and accuracy of the birds' classes; text, reference: birds found by "
         "two readings of the paper's threshold of 0.75 (docs/evaluation.md)"
     ]
-    return Table("transfer", ["", *map(str, range(1, last + 1))], body, words)
+    return Table("transfer", ["training", *map(str, range(1, last + 1))], body, words)
 
 
 def confusions(whole: Aggregate) -> Table:
@@ -94,7 +94,7 @@ def confusions(whole: Aggregate) -> Table:
     every = {whole.label(line): [row["result"] for row in line.evaluated("error")] for line in whole.trained}
     body = [[label, _hardest(results), _frequent(results)] for label, results in every.items() if results]
     words = ["all seeds together; a share is of the samples of the true class"]
-    return Table("classes", ["", "highest error", "most frequent confusions"], body, words)
+    return Table("classes", ["training", "highest error", "most frequent confusions"], body, words)
 
 
 def settings(whole: Aggregate) -> list[str]:
@@ -103,10 +103,13 @@ def settings(whole: Aggregate) -> list[str]:
     first = next(iter(given.values()))
     same = {key: value for key, value in first.items() if all(one.get(key, NOTHING) == value for one in given.values())}
     own = list(dict.fromkeys(key for one in given.values() for key in one if key not in same))
-    parts = [table(["setting of all runs", "value"], [[key, _words(value)] for key, value in same.items()])]
+    parts = [pairs({key: _words(value) for key, value in same.items()})]
     if own:
-        rows = [[label, *(_words(one.get(key, NOTHING)) for key in own)] for label, one in given.items()]
-        parts.append(table(["", *own], rows))
+        lists = {
+            label: "; ".join(f"{key} = {_words(one[key])}" for key in own if one.get(key) is not None)
+            for label, one in given.items()
+        }
+        parts += [subheading("what differs"), pairs(lists)]
     return parts
 
 
@@ -117,7 +120,7 @@ def environments(whole: Aggregate) -> str:
         known = {**row.get("environment", {}), "device": row.get("device"), "processes": row.get("processes")}
         for key, value in known.items():
             kinds.setdefault(key, {})[str(value)] = None
-    return table(["made with", ""], [[key, ", ".join(values)] for key, values in kinds.items()])
+    return pairs({key: ", ".join(values) for key, values in kinds.items()})
 
 
 def runs(whole: Aggregate) -> str:

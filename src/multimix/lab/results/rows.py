@@ -17,7 +17,13 @@ from .paper import paper_error
 
 BASELINE = "none"
 ECE = "calibration.ece"
-ERRORS = ("last", "median", "best", "selected")
+ERROR_WORDS = {
+    "last": "error of the last epoch",
+    "median": "median error of the last epochs",
+    "best": "error of the best epoch",
+    "selected": "error of the selected epoch",
+}
+ERRORS = tuple(ERROR_WORDS)
 CHANGED = "†"  # beside an arm that was not trained with the recipe's settings
 SCALE_WORDS: Mapping[Scale, str] = {
     "paper": "paper scale",

@@ -11,7 +11,7 @@ from ..terminal import note
 from .comparison import at_equal_budgets, cut_short, longest_schedules, minus_none, minus_one
 from .recipe_table import k_column, line_record, not_corrected
 from .rows import BASELINE, SCALE_WORDS, Aggregate, Line, Rows
-from .table import NOTHING, Column, Table, csv_difference, csv_mean, csv_text, difference_column, mean_cell, number, short
+from .table import NOTHING, SPREAD, Column, Table, csv_difference, csv_mean, csv_text, difference_column, mean_cell, number, short
 
 MEANING: dict[Equal, str] = {
     "steps": "equal steps: the recipe's own schedule, as many epochs for all; budget is in updates",
@@ -106,8 +106,7 @@ def _equal(whole: Aggregate, equal: Equal, changed: str) -> Table:
         MEANING[equal],
         f"budget: what was spent, as a multiple of {reference}{rounding}; rows: samples and mixtures that passed the network, "
         "without the pass for saliency; n: seeds",
-        "errors in per cent; ±: 95 % t-interval over seeds, one has none; differences paired over common seeds, p of the t-test"
-        + not_corrected(count),
+        f"errors in per cent; {SPREAD}; differences paired over common seeds, p of the t-test" + not_corrected(count),
         *whole.notes,
     ]
     return Table.of_columns(_title(whole, f"equal {equal}", changed), columns, notes)
@@ -129,7 +128,7 @@ def _after(longest: Aggregate, reached: Aggregate, budget: float, what: Equal, c
         f"after the fact: the error at the last evaluated epoch within {shown(budget)} {unit}, the most that all runs have spent",
         "most schedules are cut short here: their learning rate had not fallen yet, so this is not what a whole training with "
         "this budget would reach",
-        f"errors in per cent, ±: 95 % t-interval over seeds; differences paired over common seeds{not_corrected(count)}",
+        f"errors in per cent; {SPREAD}; differences paired over common seeds{not_corrected(count)}",
     ]
     there = {(line.arm, line.k, line.digest) for line in lines}
     missing = [line.label for line in longest.lines if (line.arm, line.k, line.digest) not in there]

@@ -13,12 +13,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from ..statistics import Paired, Summary
+from ..statistics import Paired, Summary, half_shown
 from . import page
 
-NOTHING = "–"
+NOTHING = page.NOTHING
 WIDTH = 80
-NUMBER = re.compile(r"(?<!\S)(?:[+−±]|[np][=<])?\d[\d.e+-]*(?!\S)")
+NUMBER = re.compile(r"(?<!\S)(?:[+−±]|[np][=<])?\d[\d.e+-]*(?:…[+−]?\d[\d.e+-]*)?(?!\S)")
+SPREAD = "±: 95 % t-interval over seeds; of two seeds their range"
 
 # What a cell says; or that and a second part that is set apart from it (the interval), often empty.
 Cell = str | tuple[str, str]
@@ -45,7 +46,7 @@ class Table:
 
     def joined(self) -> list[list[str]]:
         """Lines of cells with both parts in one."""
-        return [[" ".join(filter(None, parts(cell))) for cell in line] for line in self.lines]
+        return [list(map(joined, line)) for line in self.lines]
 
     def markdown(self) -> str:
         """A heading, the table, the notes as a list."""
@@ -56,7 +57,8 @@ class Table:
 
     def html(self) -> list[str]:
         """Parts of a page, without the title: a table that scrolls by itself, and the notes as a list."""
-        return [page.table(self.heads, self.joined()), page.notes(self.notes)]
+        shown = page.table(self.heads, self.joined())
+        return [shown, page.notes(self.notes)] if shown else []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The second part of a cell is below the first. Columns that have no room side by side follow below the others."""
@@ -120,26 +122,38 @@ def csv_difference(name: str, test: Paired | None) -> dict[str, object]:
 
 
 def mean_cell(whole: Summary | None, places: int | None = 2) -> Cell:
-    """Mean and half the interval, which one value does not have.
+    """Mean and half the interval; of two values both, of one nothing else.
 
-    >>> mean_cell(Summary(3, 23.5, 0.25, 23.5, 0.1))
-    ('23.50', '± 0.25')
+    >>> mean_cell(Summary(3, 23.5, 0.25, 23.5, 0.1)), mean_cell(Summary(2, 23.5, 12.71, 23.5, 1.42))
+    (('23.50', '± 0.25'), ('23.50', '22.50 … 24.50'))
     """
     if whole is None:
         return NOTHING
-    return number(whole.mean, places), f"± {number(whole.half, places)}" if math.isfinite(whole.half) else ""
+    half = half_shown(whole)
+    if whole.n == 2:
+        low, high = number(whole.mean - half, places), number(whole.mean + half, places)
+        return number(whole.mean, places), "both" if low == high else f"{low} … {high}"
+    return number(whole.mean, places), f"± {number(half, places)}" if math.isfinite(half) else ""
 
 
 def difference_cell(test: Paired | None, places: int | None = 2) -> Cell:
-    """Mean difference with its sign, and its interval with p."""
+    """Mean difference with its sign, and its interval with p; of two differences both."""
     if test is None:
         return NOTHING
-    size = number(abs(test.mean), places)
-    sign = "" if float(size) == 0 else "+" if test.mean > 0 else "−"
+    mean = _with_sign(test.mean, places)
     if not math.isfinite(test.half):
-        return f"{sign}{size}", f"all {test.n} equal" if test.n > 1 else ""
+        return mean, "both" if test.n == 2 else f"all {test.n} equal" if test.n > 1 else ""
+    half = half_shown(test)
+    if test.n == 2:
+        low, high = _with_sign(test.mean - half, places), _with_sign(test.mean + half, places)
+        return mean, "both" if low == high else f"{low} … {high}"
     p = "p < 0.001" if test.p_t < 0.001 else f"p = {test.p_t:.3f}"
-    return f"{sign}{size}", f"± {number(test.half, places)}, {p}"
+    return mean, f"± {number(half, places)}, {p}"
+
+
+def _with_sign(value: float, places: int | None) -> str:
+    size = number(abs(value), places)
+    return f"{'' if float(size) == 0 else '+' if value > 0 else '−'}{size}"
 
 
 def difference_column(head: str, tests: Sequence[Paired | None], places: int | None = 2) -> Column:
@@ -193,6 +207,16 @@ def counted(count: int, thing: str, plural: str = "s") -> str:
 def parts(cell: Cell) -> tuple[str, str]:
     """What a cell says, and what is set apart from it."""
     return (cell, "") if isinstance(cell, str) else cell
+
+
+def joined(cell: Cell) -> str:
+    """Both parts of a cell in one line.
+
+    >>> joined(("23.50", "± 0.25")), joined(("23.50", "22.50 … 24.50")), joined("–")
+    ('23.50 ± 0.25', '23.50 (22.50 … 24.50)', '–')
+    """
+    first, second = parts(cell)
+    return f"{first} {second}" if second.startswith("±") else f"{first} ({second})" if second else first
 
 
 def _stacked(cell: Cell) -> str:

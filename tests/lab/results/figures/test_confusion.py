@@ -20,7 +20,7 @@ def test_names_and_shape():
     files = confusion_figures(found, ["ant", "bee", "cow", "dog"], "a title with $math$ signs")
     assert set(files) == {"confusion.png", "confusion.svg"}
     assert files["confusion.png"].startswith(b"\x89PNG")
-    assert confusion_figures(found, ["ant", "bee", "cow", "dog"])["confusion.svg"] != files["confusion.svg"]
+    assert confusion_figures(found, ["ant", "bee", "cow", "dog"])["confusion.png"] != files["confusion.png"], "the title"
 
 
 def test_without_errors_and_with_wrong_names():

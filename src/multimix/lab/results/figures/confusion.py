@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ...evaluation.error import Errors
-from .style import SOFT, VERMILION, plain, save, set_title
+from .style import SOFT, VERMILION, plain, save
 
 MOST = 12  # confusions that are named
 NAMED = 20  # classes whose names fit beside the matrix
@@ -27,8 +27,7 @@ def confusion_figures(errors: Errors, classes: Sequence[str], title: str = "") -
     _draw_matrix(figure, grid[0], 100 * matrix[:, shown] / matrix.sum(1, keepdim=True), [classes[i] for i in shown])
     if errors.confusions:
         _draw_list(grid[1], errors, classes)
-    set_title(figure, title, f"top-1 error {errors.top1} · {errors.n:,} samples", width=45 * len(grid))
-    return save("confusion", figure, dpi=150)
+    return save("confusion", figure, title, f"top-1 error {errors.top1} · {errors.n:,} samples")
 
 
 def _draw_matrix(figure: Figure, axes: Any, percent: Tensor, names: Sequence[str]) -> None:

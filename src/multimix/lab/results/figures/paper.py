@@ -4,16 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from ...recipes import recipe
 from ...recipes.base import Follow
 from ..paper import CURVES as METHODS
 from ..paper import NONE, Exhibit, Key
 from ..paper_table import Entry, FilledTable, with_own_settings
 from ..rows import SCALE_WORDS, Aggregate, Rows, aggregate
-from .recipe import CURVES, MARKERS, SIZE, curves_figure, finish
-from .style import BLUE, COLOURS, GREY, panels, save, set_title
+from .recipe import CURVES, MARKERS, Drawn, curves_figure, finish, reaches
+from .style import BLUE, COLOURS, GREY, panels, save, within
 
 SPREAD = "mean over the seeds ± standard deviation"
 ERRORS = (0.0, 100.0)  # what an error in per cent can be
@@ -29,11 +27,10 @@ def measured_figure(filled: FilledTable, rows: Rows, follow: Follow = "text") ->
         drawn = {6: error_figure, 7: time_figure}[exhibit.number](filled)
     if drawn is None:
         return {}
-    set_title(drawn, f"{exhibit.label}: {exhibit.title}", SCALE_WORDS[filled.scale])
-    return save(exhibit.file_stem, drawn)
+    return save(exhibit.file_stem, drawn.figure, f"{exhibit.label}: {exhibit.title}", SCALE_WORDS[filled.scale], drawn.words)
 
 
-def error_figure(filled: FilledTable) -> Figure | None:
+def error_figure(filled: FilledTable) -> Drawn | None:
     """Fig. 6: test error against K, a line for every method; dotted is no mixup.
 
     At paper scale hollow marks and a second dotted line are what the paper has for the same trainings.
@@ -41,7 +38,7 @@ def error_figure(filled: FilledTable) -> Figure | None:
     entries = _entries(filled)
     if not any(entry.values for key, entry in entries.items() if key != NONE):
         return None
-    figure, [[axes]] = panels(SIZE)
+    figure, [[axes]] = panels()
     for place, (arm, label) in enumerate(METHODS.items()):
         # A little beside each other, or bars would hide bars.
         aside, look = 0.12 * (place - (len(METHODS) - 1) / 2), {"color": COLOURS[place], "marker": MARKERS[place]}
@@ -61,12 +58,12 @@ def error_figure(filled: FilledTable) -> Figure | None:
     return finish(figure, SPREAD)
 
 
-def time_figure(filled: FilledTable) -> Figure | None:
+def time_figure(filled: FilledTable) -> Drawn | None:
     """Fig. 7: by how many per cent an update takes longer than with K = 1, against K; dashed is linear growth, 100·(K − 1) %."""
     entries = [(k, entry) for (_, k), entry in _entries(filled).items()]
     if not any(entry.values for k, entry in entries if k > 1):
         return None
-    figure, [[axes]] = panels(SIZE)
+    figure, [[axes]] = panels()
     _bars(axes, entries, INCREASES, color=BLUE, marker="o", label="puzzle-mix")
     ks = [k for k, _ in entries]
     axes.plot(ks, [100.0 * (k - 1) for k in ks], color=GREY, lw=1.2, ls="--", zorder=1, label="linear growth")
@@ -75,7 +72,7 @@ def time_figure(filled: FilledTable) -> Figure | None:
     return finish(figure, SPREAD)
 
 
-def norm_figure(exhibit: Exhibit, whole: Aggregate) -> Figure | None:
+def norm_figure(exhibit: Exhibit, whole: Aggregate) -> Drawn | None:
     """Fig. 8: the squared norm of the gradient averaged over each epoch, against the epoch, a curve for every K."""
     keys = [row.key for row in exhibit.rows]
     lines = [line for line in with_own_settings(whole) if (line.arm, line.k) in keys]
@@ -93,12 +90,9 @@ def _bars(axes: Any, points: Sequence[tuple[int, Entry]], possible: tuple[float,
     known = [(k + aside, entry.summary) for k, entry in points if entry.summary is not None]
     if not known:
         return
-    means = [mean.mean for _, mean in known]
-    spread = [0.0 if math.isnan(mean.sd) else mean.sd for _, mean in known]
-    below = [min(sd, mean - possible[0]) for sd, mean in zip(spread, means, strict=True)]
-    above = [min(sd, possible[1] - mean) for sd, mean in zip(spread, means, strict=True)]
+    means, spread = [mean.mean for _, mean in known], reaches([(mean.mean, mean.sd) for _, mean in known], *possible)
     # Not clipped: a mark at 100 % would lose its upper half.
-    axes.errorbar([at for at, _ in known], means, [below, above], ms=5, lw=1.4, capsize=3, zorder=3, clip_on=False, **look)
+    axes.errorbar([at for at, _ in known], means, spread, ms=5, lw=1.4, capsize=3, zorder=3, clip_on=False, **look)
 
 
 def _against_k(axes: Any, ks: Sequence[int], possible: tuple[float, float]) -> None:
@@ -106,5 +100,4 @@ def _against_k(axes: Any, ks: Sequence[int], possible: tuple[float, float]) -> N
     axes.set_xticks(sorted(set(ks)))
     axes.set_xlim(min(ks) - 0.5, max(ks) + 0.5)
     axes.set_xlabel("K")
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(possible[0], low), min(possible[1], high))
+    within(axes, *possible)

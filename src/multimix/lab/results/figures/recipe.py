@@ -1,4 +1,4 @@
-"""Figures of trainings: curves over epochs, rows and seconds; error and time against K; error against cost."""
+"""Figures of trainings: error line by line, over epochs, rows and seconds; error and time against K; error against cost."""
 
 import math
 import textwrap
@@ -14,17 +14,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ...recipes.base import counts_k
-from ...statistics import Summary, summary
+from ...statistics import Summary, half_shown, summary
 from ...sweep.plan import Equal
 from ...training.log import Epoch
 from ..comparison import longest_schedules
-from ..rows import BASELINE, ERRORS, SCALE_WORDS, Aggregate, Line, join_settings
+from ..rows import BASELINE, ERROR_WORDS, ERRORS, SCALE_WORDS, Aggregate, Line, join_settings
 from ..table import short
-from .style import COLOURS, DASHES, GREY, LINE, SOFT, legend_beside, panels, save, set_title
+from .style import COLOURS, DASHES, GREY, INK, LINE, SIZE, TEXT, legend_below, panels, save, within
 
-SIZE = (7.6, 4.2)
 FEW = 15  # points that are marked one by one
+MOST = 12  # lines or methods that can be told apart in one figure
 MARKERS = ("o", "s", "^", "P", "X", "D")
+POSSIBLE = (0.0, 100.0)  # of an error in per cent
+SPREAD = "mean over seeds with its 95 % interval, or of two seeds both; cut off at 0 and 100 %"
 
 
 class Point(NamedTuple):
@@ -34,6 +36,13 @@ class Point(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+class Drawn(NamedTuple):
+    """A figure and what it shows, in words."""
+
+    figure: Figure
+    words: str
 
 
 class Curves(NamedTuple):
@@ -60,10 +69,10 @@ COURSES: Mapping[str, Curves] = {
 
 
 def recipe_figures(whole: Aggregate) -> dict[str, bytes]:
-    """PNG and SVG by file name: error, loss and gradient norm over the epochs; and where an arm was run with several K,
+    """PNG and SVG by file name: error line by line; error, loss and gradient norm over the epochs; where an arm has several K,
     error and time against K. A figure that would be empty is left out.
     """
-    drawn = {name: curves_figure(whole, curves) for name, curves in CURVES.items()}
+    drawn = {"dots": dots_figure(whole), **{name: curves_figure(whole, curves) for name, curves in CURVES.items()}}
     return _files(whole, drawn | {"k": _error_by_k(whole), "time": _time_by_k(whole.trained)})
 
 
@@ -77,13 +86,65 @@ def budget_figures(tables: Mapping[Equal, Aggregate], changed: str = "", stem: s
     return _files(longest, {f"{stem}-{name}": figure for name, figure in drawn.items()}, changed)
 
 
-def _files(whole: Aggregate, drawn: Mapping[str, Figure | None], changed: str = "") -> dict[str, bytes]:
+def _files(whole: Aggregate, drawn: Mapping[str, Drawn | None], changed: str = "") -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    for name, figure in drawn.items():
-        if figure is not None:
-            set_title(figure, whole.recipe.title, f"{SCALE_WORDS[whole.scale]}{'; ' + changed if changed else ''}")
-            files |= save(name, figure)
+    for name, found in drawn.items():
+        if found is not None:
+            scale = f"{SCALE_WORDS[whole.scale]}{'; ' + changed if changed else ''}"
+            files |= save(name, found.figure, whole.recipe.title, scale, found.words)
     return files
+
+
+def _lowest(whole: Aggregate) -> tuple[list[Line], str]:
+    """The lines that one figure has room for: no mixing and those of the lowest error; and in words, if some are left out."""
+    lines = whole.trained
+    if len(lines) <= MOST:
+        return lines, ""
+    means = {id(line): mean.mean for line in lines if (mean := line.summary(whole.error)) is not None}
+    ranked = sorted(lines, key=lambda line: (line.arm != BASELINE, means.get(id(line), math.inf)))
+    chosen = {id(line) for line in ranked[:MOST]}
+    return [
+        line for line in lines if id(line) in chosen
+    ], f" · {BASELINE} and the {MOST - 1} lines of lowest error of {len(lines)}"
+
+
+def dots_figure(whole: Aggregate) -> Drawn | None:
+    """The reported error of every line, the lowest on top: a row for every method, a mark for every K."""
+    rows: dict[tuple[str, tuple[str, ...], int], list[tuple[Line, Summary]]] = {}
+    for line in sorted(whole.trained, key=lambda line: line.k):
+        if (mean := line.summary(whole.error)) is not None:
+            rows.setdefault((line.arm, line.differs, line.processes), []).append((line, mean))
+    if sum(map(len, rows.values())) < 2:
+        return None
+    order = sorted(rows.values(), key=lambda own: min(mean.mean for _, mean in own))
+    ks = sorted({line.k for own in order for line, _ in own if counts_k(line.arm)})
+    figure, [[axes]] = panels((SIZE[0], 1.1 + 0.28 * len(order)))
+    for place, own in enumerate(order):
+        for line, mean in own:
+            counted = counts_k(line.arm)
+            look = (
+                {**_look(ks.index(line.k)), "marker": MARKERS[ks.index(line.k) % 6]}
+                if counted
+                else {"color": GREY, "marker": "o"}
+            )
+            aside = 0.26 * (ks.index(line.k) - (len(ks) - 1) / 2) / max(1, len(ks) - 1) if counted else 0.0
+            _, halves = _means([(line.k, mean)])
+            words = f"K = {line.k}" if counted else "without K"
+            axes.errorbar(
+                mean.mean, place + aside, xerr=halves, ms=6, elinewidth=1.4, label=words, zorder=3, **{**look, "ls": ""}
+            )
+    axes.set_yticks(range(len(order)), [own[0][0].arm + _mark(whole, own[0][0]) for own in order], parse_math=False)
+    axes.set_ylim(len(order) - 0.5, -0.5)
+    low, high = axes.get_xlim()
+    axes.set_xlim(max(POSSIBLE[0], low), min(POSSIBLE[1], high))
+    axes.set_xlabel(f"{ERROR_WORDS[whole.error]} (%)")
+    if len(order) > MOST:
+        axes.tick_params(top=True, labeltop=True)
+    return finish(figure, SPREAD)
+
+
+def _mark(whole: Aggregate, line: Line) -> str:
+    return f" {whole.marks()[line.differs]}" if line.differs else ""
 
 
 def curve(line: Line, curves: Curves) -> list[Point]:
@@ -109,9 +170,9 @@ def times_of_one(line: Line, one: Line) -> Summary | None:
     return summary([a / b for a, b in pairs if b > 0]) if any(b > 0 for _, b in pairs) else None
 
 
-def curves_figure(whole: Aggregate, curves: Curves) -> Figure | None:
+def curves_figure(whole: Aggregate, curves: Curves) -> Drawn | None:
     """One curve per line: the mean over its seeds in a band from the least to the greatest."""
-    lines = whole.trained
+    lines, few = _lowest(whole)
     found = [(line, look, curve(line, curves)) for line, look in zip(lines, _line_looks(lines), strict=True)]
     found = [(line, look, points) for line, look, points in found if points]
     if not found:
@@ -139,21 +200,24 @@ def curves_figure(whole: Aggregate, curves: Curves) -> Figure | None:
         shown = short if curves.over == "samples" else "{:g}".format
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: shown(value)))
     elif len(places) <= FEW:
-        axes.set_xticks(places)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if len(places) == 1:
+            axes.set_xticks(places)
             axes.set_xlim(places[0] - 0.7, places[0] + 0.7)
     words = {None: "epoch", "samples": "rows through the network", "compute": f"{_seconds(whole)} of training"}
     axes.set(xlabel=words[curves.over], ylabel=curves.label)
-    return finish(figure, f"{curves.title} · mean over seeds, band from least to greatest")
+    if curves.label == "error (%)":
+        within(axes, *POSSIBLE)
+    return finish(figure, f"{curves.title} · mean over seeds, band from least to greatest{few}")
 
 
-def _error_by_k(whole: Aggregate) -> Figure | None:
+def _error_by_k(whole: Aggregate) -> Drawn | None:
     """Mean error of every arm with its interval at every K; dashed is no mixing, hollow are the paper's numbers at its scale."""
     lines, reported = whole.trained, whole.recipe.reported(whole.scale)
     field = reported if reported in ERRORS else "median"
     courses = _by_k(lines)
     drawn = _against_k({label: [(line.k, line.summary(field)) for line in own] for label, own in courses.items()})
-    if drawn is None:
+    if drawn is None or len(courses) > MOST:
         return None
     figure, axes = drawn
     for line in lines:
@@ -166,23 +230,25 @@ def _error_by_k(whole: Aggregate) -> Figure | None:
             hollow = {"marker": "D", "ls": "", "ms": 7, "mfc": "none", "color": _look(place)["color"]}
             axes.plot(*zip(*spots, strict=True), label=f"{label}, the paper", zorder=4, **hollow)
     axes.set_ylabel(f"{field} error (%)")
-    return finish(figure, "error against K · mean over seeds, 95 % interval")
+    within(axes, *POSSIBLE)
+    return finish(figure, f"error against K · {SPREAD}")
 
 
-def _time_by_k(lines: Sequence[Line]) -> Figure | None:
+def _time_by_k(lines: Sequence[Line]) -> Drawn | None:
     """Time of an epoch as a multiple of that at K = 1; dotted is K times as long."""
     courses = {
         label: [(line.k, times_of_one(line, own[0])) for line in own] for label, own in _by_k(lines).items() if own[0].k == 1
     }
-    drawn = _against_k(courses)
+    drawn = _against_k(courses, math.inf)
     if drawn is None:
         return None
     figure, axes = drawn
     ks = sorted({k for own in courses.values() for k, _ in own})
     axes.plot(ks, ks, color=GREY, lw=1, ls=":", zorder=1, label="K times as long")
-    axes.set_ylabel("seconds per epoch, multiple of K = 1")
+    axes.set_ylabel("time, multiple of K = 1")
     axes.set_ylim(bottom=0)
-    return finish(figure, "training time against K · mean over seeds, 95 % interval")
+    within(axes, low=0)
+    return finish(figure, "seconds per epoch against K · mean over seeds with its 95 % interval, or of two seeds both")
 
 
 def _by_k(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -195,35 +261,45 @@ def _by_k(lines: Sequence[Line]) -> dict[str, list[Line]]:
     return {label: own for label, own in found.items() if len({line.k for line in own}) > 1}
 
 
-def _against_k(courses: Mapping[str, Sequence[tuple[int, Summary | None]]]) -> tuple[Figure, Any] | None:
+def _against_k(
+    courses: Mapping[str, Sequence[tuple[int, Summary | None]]], high: float = POSSIBLE[1]
+) -> tuple[Figure, Any] | None:
     """Means with intervals over K, a line for each course; None where there is nothing to connect."""
     known = {label: [(k, mean) for k, mean in own if mean is not None] for label, own in courses.items()}
     if not any(len(own) > 1 for own in known.values()):
         return None
     figure, [[axes]] = panels(SIZE)
     for place, (label, own) in enumerate(known.items()):
-        _errorbars(axes, own, place - (len(known) - 1) / 2, label=label, marker="o", **_look(place))
+        _errorbars(axes, own, place - (len(known) - 1) / 2, high, label=label, marker="o", **_look(place))
     axes.set_xticks(sorted({k for own in known.values() for k, _ in own}))
     axes.set_xlabel("K")
     return figure, axes
 
 
-def _errorbars(axes: Any, points: Sequence[tuple[int, Summary]], aside: float, **look: Any) -> None:
+def _errorbars(axes: Any, points: Sequence[tuple[int, Summary]], aside: float, high: float = POSSIBLE[1], **look: Any) -> None:
     # A little beside each other, or intervals would hide intervals.
     at = [k + 0.1 * aside for k, _ in points]
-    axes.errorbar(at, *_means(points), ms=5, lw=1.4, capsize=3, zorder=3, **look)
+    axes.errorbar(at, *_means(points, high), ms=5, lw=1.4, capsize=3, zorder=3, **look)
 
 
-def _means(points: Sequence[tuple[Any, Summary]]) -> tuple[list[float], list[float]]:
-    """Means and half their intervals, which one seed does not have."""
-    return [mean.mean for _, mean in points], [mean.half if math.isfinite(mean.half) else 0.0 for _, mean in points]
+def _means(points: Sequence[tuple[Any, Summary]], high: float = POSSIBLE[1]) -> tuple[list[float], list[list[float]]]:
+    """Means, and how far their intervals reach below and above, within what is possible; one seed has none."""
+    return [mean.mean for _, mean in points], reaches([(mean.mean, half_shown(mean)) for _, mean in points], 0.0, high)
 
 
-def _budgets_by_k(tables: Mapping[Equal, Aggregate]) -> Figure | None:
+def reaches(points: Sequence[tuple[float, float]], low: float, high: float) -> list[list[float]]:
+    """How far bars of half a width reach below and above their means: not at all without one, and not beyond what is possible."""
+    known = [(mean, half if math.isfinite(half) else 0.0) for mean, half in points]
+    return [[min(half, mean - low) for mean, half in known], [min(half, high - mean) for mean, half in known]]
+
+
+def _budgets_by_k(tables: Mapping[Equal, Aggregate]) -> Drawn | None:
     """A panel for every budget: mean error of every arm with its interval over K; grey lines are arms without K."""
     if not any(counts_k(line.arm) for whole in tables.values() for line in whole.trained):
         return None
     looks = _arm_looks(tables)
+    if len(looks) > MOST:  # error line by line shows the same
+        return None
     figure, grid = _budget_panels(tables)
     for axes, whole in zip(grid, tables.values(), strict=True):
         arms = _arms(whole.trained)
@@ -236,15 +312,20 @@ def _budgets_by_k(tables: Mapping[Equal, Aggregate]) -> Figure | None:
                 axes.axhline(mean.mean, label=arm, zorder=1, color=GREY, lw=1, ls="--" if arm == BASELINE else ":")
         axes.set_xticks(sorted({line.k for line in whole.trained}))
         axes.set_xlabel("K")
-    return finish(figure, "mean over seeds, 95 % interval")
+    for axes in grid:
+        within(axes, *POSSIBLE)
+    return finish(figure, SPREAD)
 
 
-def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
+def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Drawn | None:
     """A panel for every budget: mean error over mean seconds, arrows from each arm's smallest K to larger ones."""
     spent = {equal: [line.spent("compute") or 0.0 for line in whole.trained] for equal, whole in tables.items()}
     if not any(any(own) for own in spent.values()):
         return None
     looks = _arm_looks(tables)
+    if len(looks) > MOST:
+        tables = {equal: whole._replace(lines=tuple(_lowest(whole)[0])) for equal, whole in tables.items()}
+        looks = _arm_looks(tables)
     figure, grid = _budget_panels(tables)
     for axes, (equal, whole) in zip(grid, tables.items(), strict=True):
         for arm, lines in _arms(whole.trained).items():
@@ -258,7 +339,7 @@ def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
                 axes.annotate("", there, here, arrowprops=arrow)
             for (line, _), spot in zip(own, spots, strict=True):
                 if counts_k(arm):
-                    place = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7, "color": look["color"]}
+                    place = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": TEXT - 2, "color": INK}
                     axes.annotate(str(line.k), spot, **place)
         axes.set_xscale("log")
         # Where the costs are close together, powers of ten alone would leave an axis without numbers.
@@ -268,32 +349,30 @@ def _budgets_by_cost(tables: Mapping[Equal, Aggregate]) -> Figure | None:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(0.1)
         axes.set_xlabel(f"{_seconds(whole)} of a training")
-    return finish(figure, "numbers are K · mean over seeds, bars are 95 % intervals of the error")
+    for axes in grid:
+        within(axes, *POSSIBLE)
+    return finish(figure, f"numbers are K · {SPREAD}")
 
 
 def _budget_panels(tables: Mapping[Equal, Aggregate]) -> tuple[Figure, Sequence[Any]]:
     """Panels beside each other with the names of the budgets above them."""
-    figure, [grid] = panels((4.2 + 3.4 * len(tables), 4.2), 1, len(tables), sharex=True, sharey=True)
+    figure, [grid] = panels(
+        (SIZE[0] if len(tables) == 1 else 3.2 * len(tables) + 0.6, SIZE[1]), 1, len(tables), sharex=True, sharey=True
+    )
     for axes, (equal, whole) in zip(grid, tables.items(), strict=True):
-        axes.set_title(f"equal {equal}", fontsize=9, loc="left")
+        axes.set_title(f"equal {equal}", fontsize=TEXT, color=INK, loc="left")
         grid[0].set_ylabel(f"{whole.error} error (%)")
     return figure, grid
 
 
-def finish(figure: Figure, words: str) -> Figure:
-    """With one legend for all panels and a line that says what is shown."""
+def finish(figure: Figure, words: str) -> Drawn:
+    """With one legend for all panels, and a line that says what is shown."""
     every: Any = figure.axes
     handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     # Matplotlib puts plain lines, such as that of no mixing, before what has bars.
     names = sorted(handles, key=lambda name: not isinstance(handles[name], ErrorbarContainer))
-    legend_beside(every[-1], [handles[name] for name in names], names)
-    if every[0].get_title(loc="left"):  # the name of a budget
-        low, high = every[0].get_ylim()
-        every[0].set_ylim(max(0.0, low), min(100.0, high))  # the interval of two seeds may reach beyond what an error can be
-        figure.supxlabel(words, fontsize=8, color=SOFT, x=0.01, ha="left")
-    else:
-        every[0].set_title(words, fontsize=8, color=SOFT, loc="left")
-    return figure
+    legend_below(figure, [handles[name] for name in names], names)
+    return Drawn(figure, words)
 
 
 class _PlainLog(LogFormatter):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from ...evaluation.calibration import Bin, Calibration, Scaling
 from ...evaluation.error import proportion
 from ...statistics import Summary
-from ..table import counted
-from .style import BLUE, INK, LIGHT_BLUE, SOFT, VERMILION, panels, save, set_title
+from ..table import counted, mean_cell, parts
+from .style import BLUE, INK, SKY, SOFT, TEXT, VERMILION, legend_below, panels, save
 
-COLUMNS = 4
+COLUMNS = 3
 
 
 class Panel(NamedTuple):
@@ -36,31 +36,28 @@ def reliability_figures(calibration: Calibration, title: str = "", scaling: Scal
         upper.plot([(one.low + one.high) / 2] * 2, [interval.low, interval.high], color=INK, lw=1.1, zorder=4, label=label)
     _draw_diagonal(upper)
     upper.set(xlim=(0, 100), ylim=(0, 101), ylabel="accuracy (%)")
-    _legend_above(upper, columns=4)
+    _legend_above(upper, columns=2)
     _draw_counts(lower, calibration)
     words = f"ECE {calibration.ece:.2f} % · {len(bins)} bins · {counted(calibration.n, 'sample')}"
-    set_title(figure, title, words, width=55, size=11)
-    if scaling is not None:
-        figure.supxlabel(_scaled(scaling), fontsize=8, color=SOFT, x=0.02, ha="left")
-    return save("reliability", figure)
+    return save("reliability", figure, title, words, *([] if scaling is None else [_scaled(scaling)]))
 
 
 def reliability_grid(lines: Sequence[Panel]) -> dict[str, bytes]:
     """PNG and SVG by file name: accuracy against confidence, a panel for every line, the share of samples as grey bars."""
     columns = min(COLUMNS, len(lines))
     rows = math.ceil(len(lines) / columns)
-    figure, grid = panels((max(4.4, 2.3 * columns), 0.5 + 2.45 * rows), rows, columns, sharex=True, sharey=True)
+    figure, grid = panels((max(4.4, 3.0 * columns), 0.5 + 2.9 * rows), rows, columns, sharex=True, sharey=True)
     for axes in grid.flat[len(lines) :]:
         axes.set_axis_off()
     for axes, line in zip(grid.flat, lines, strict=False):
         _draw_panel(axes, line)
     for axes in grid[-1]:
-        axes.set_xlabel("confidence (%)", fontsize=8)
+        axes.set_xlabel("confidence (%)")
     for axes in grid[:, 0]:
-        axes.set_ylabel("accuracy (%)", fontsize=8)
+        axes.set_ylabel("accuracy (%)")
     handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    return save("reliability", figure, dpi=170)
+    legend_below(figure, handles, labels)
+    return save("reliability", figure)
 
 
 def pooled_bins(results: Sequence[Mapping[str, Any]]) -> list[Bin]:
@@ -81,10 +78,9 @@ def _draw_panel(axes: Any, line: Panel) -> None:
         look = {"color": SOFT, "alpha": 0.55, "zorder": 4, "label": "share of samples" if place == 0 else None}
         axes.bar((one.low + one.high) / 2, 100 * one.count / whole, 0.3 * 0.92 * (one.high - one.low), **look)
     _draw_diagonal(axes)
-    half = f" ± {line.ece.half:.2f}" if math.isfinite(line.ece.half) else ""
-    axes.set_title(f"{line.label}\nECE {line.ece.mean:.2f}{half} %", fontsize=8, color=INK, loc="left", parse_math=False)
+    mean, spread = parts(mean_cell(line.ece))
+    axes.set_title(f"{line.label}\nECE {mean} % {spread}", fontsize=TEXT, color=INK, loc="left", parse_math=False)
     axes.set(xlim=(0, 100), ylim=(0, 100))
-    axes.tick_params(labelsize=7)
 
 
 def _draw_bars(axes: Any, bins: Sequence[Bin], width_of_lines: float) -> None:
@@ -95,7 +91,7 @@ def _draw_bars(axes: Any, bins: Sequence[Bin], width_of_lines: float) -> None:
         if one.accuracy is None or one.confidence is None:
             continue
         middle, width = (one.low + one.high) / 2, 0.92 * (one.high - one.low)
-        axes.bar(middle, one.accuracy, width, color=LIGHT_BLUE, edgecolor=BLUE, label=labels[0], zorder=2)
+        axes.bar(middle, one.accuracy, width, facecolor=SKY, edgecolor=BLUE, label=labels[0], zorder=2)
         axes.bar(middle, one.confidence - one.accuracy, width, one.accuracy, label=labels[1], **hatched)
         labels = ["_nolegend_", "_nolegend_"]
 
@@ -121,7 +117,7 @@ def _draw_counts(axes: Any, calibration: Calibration) -> None:
 def _legend_above(axes: Any, columns: int) -> None:
     # Above the axes: inside, there is no place that no bar may need.
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "handlelength": 1.6, "columnspacing": 1.2}
-    axes.legend(ncols=columns, fontsize=8, frameon=False, **place)
+    axes.legend(ncols=columns, fontsize=10, frameon=False, labelcolor=INK, **place)
 
 
 def _scaled(scaling: Scaling) -> str:
@@ -129,6 +125,6 @@ def _scaled(scaling: Scaling) -> str:
     if scaling.temperature is None or scaling.ece is None:
         return f"No temperature is the best on {counted(scaling.fitted, 'sample')} ({scaling.part})."
     return (
-        f"Temperature {scaling.temperature:.3f}, fitted on {counted(scaling.fitted, 'sample')} ({scaling.part}):\n"
+        f"Temperature {scaling.temperature:.3f}, fitted on {counted(scaling.fitted, 'sample')} ({scaling.part}): "
         f"ECE {scaling.ece_before:.2f} % → {scaling.ece:.2f} % on {counted(scaling.n, 'sample')}."
     )

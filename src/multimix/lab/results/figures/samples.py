@@ -18,7 +18,7 @@ from ...data.shapes import cloud_picture
 from ...recipes.settings import Settings
 from ...training.loop import as_stored, fitted_settings
 from ...training.step import MIXING, START, Carried, preserve_random_state, seed_everything
-from .style import SOFT, png
+from .style import INK, svg
 
 SIDE = 1.15  # of a picture in inches
 PIXELS = 160  # of the side of a cloud
@@ -83,7 +83,7 @@ def _loader(now: Settings, seed: int, part: Split, processes: int) -> Loader:
 
 
 def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, pairs: int = 4) -> bytes:
-    """PNG: for each of the first ``pairs`` samples itself, its K mixtures with their λ, and its partner."""
+    """SVG: for each of the first ``pairs`` samples itself, its K mixtures with their λ, and its partner."""
     chosen = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:pairs] or [0]
     mixed = batch.x.new_empty(0, *batch.x.shape) if batch.mixed is None else batch.mixed
     rows = []
@@ -95,20 +95,20 @@ def samples_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, .
 
 
 def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...], *, count: int = 8) -> bytes:
-    """PNG: the first ``count`` samples of a run that mixes nothing visible."""
+    """SVG: the first ``count`` samples of a run that mixes nothing visible."""
     seen = batch.x if batch.mixed is None else batch.mixed[0]
     return _grid([[(picture, classes[int(label)]) for picture, label in zip(seen[:count], batch.y, strict=False)]], settings)
 
 
 def _grid(rows: Sequence[Sequence[tuple[Tensor, str]]], settings: Settings) -> bytes:
-    """Pictures with their titles, row by row, as PNG."""
+    """Pictures with their titles, row by row, as SVG."""
     entry, columns = settings.data.entry(), len(rows[0])
     sheet = Figure(figsize=(SIDE * max(4, columns), 0.35 + (SIDE + 0.2) * len(rows)), layout="constrained")
     grid: Any = sheet.subplots(len(rows), columns, squeeze=False)
     for axes, (picture, title) in zip(grid.flat, (one for row in rows for one in row), strict=True):
         axes.set_axis_off()
         title = title if len(title) <= LONG else title[: LONG - 1] + "…"
-        axes.set_title(title, fontsize=7, color=SOFT, pad=2, parse_math=False)
+        axes.set_title(title, fontsize=10, color=INK, pad=2, parse_math=False)
         if picture.ndim == 2:
             axes.imshow(cloud_picture(picture, torch.zeros(len(picture)), PIXELS).permute(1, 2, 0).numpy())
         elif len(picture) == 3:
@@ -116,4 +116,4 @@ def _grid(rows: Sequence[Sequence[tuple[Tensor, str]]], settings: Settings) -> b
             axes.imshow((picture * std + mean).permute(1, 2, 0).clamp(0, 1).numpy(), interpolation="nearest")
         else:
             axes.imshow(picture[0].numpy(), cmap="magma", interpolation="nearest", aspect="auto", origin="lower")
-    return png(sheet, dpi=110)
+    return svg(sheet)

@@ -1,6 +1,7 @@
-"""What all figures share: colours, plain axes, titles, and how they become PNG and SVG."""
+"""What all figures share: one size, plain axes, text as large as a page's, and how they become PNG and SVG."""
 
 import io
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +11,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; with four dashes 24 curves differ.
-COLOURS = (BLUE, VERMILION, *_) = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-ORANGE, SKY, LIGHT_BLUE = "#e69f00", "#56b4e9", "#a9cde4"
+from ..colours import BLUE, COLOURS, GREY, INK, LINE, ORANGE, SHEET, SKY, SOFT, VERMILION
+
+__all__ = ["BLUE", "COLOURS", "GREY", "INK", "LINE", "ORANGE", "SHEET", "SKY", "SOFT", "VERMILION"]
+
 DASHES = ("-", "--", ":", "-.")
-INK, GREY, SOFT, LINE = "#1d1d22", "#6b6b74", "#5c5c66", "#d4d2cb"
+SIZE = (5.4, 3.4)  # of a figure with one panel, in inches
+TEXT = 12  # points, which are the 16 pixels of a page
 
 
-def panels(size: tuple[float, float], rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
+def panels(size: tuple[float, float] = SIZE, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
     """A figure of ``size`` inches and its axes ``[rows, columns]``, with a grid and without a frame."""
     figure = Figure(figsize=size, layout="constrained")
     grid: Any = figure.subplots(rows, columns, squeeze=False, **shared)
@@ -27,27 +30,52 @@ def panels(size: tuple[float, float], rows: int = 1, columns: int = 1, **shared:
 
 
 def plain(axes: Any) -> None:
-    """No frame above and to the right, a grid behind everything."""
+    """No frame above and to the right, a grid behind everything, text of one size."""
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(GREY)
     axes.grid(color=LINE, lw=0.6)
     axes.set_axisbelow(True)
+    axes.tick_params(which="both", labelsize=TEXT, labelcolor=INK, color=GREY)
+    for words in (axes.xaxis.label, axes.yaxis.label, axes.title, axes.xaxis.get_offset_text(), axes.yaxis.get_offset_text()):
+        words.set(fontsize=TEXT, color=INK)
 
 
-def set_title(figure: Figure, *lines: str, width: int = 95, size: int = 10) -> None:
-    """Lines at the upper left, folded at ``width`` characters; empty ones are left out."""
-    folded = [part for line in lines for part in textwrap.wrap(line, width)]
-    figure.suptitle("\n".join(folded), fontsize=size, color=INK, x=0.01, ha="left", parse_math=False)
+def within(axes: Any, low: float = -math.inf, high: float = math.inf) -> None:
+    """End the vertical axis where values end; whatever lies on the edge is drawn whole."""
+    least, most = axes.get_ylim()
+    axes.set_ylim(max(low, least), min(high, most))
+    for drawn in (*axes.lines, *axes.collections):
+        drawn.set_clip_on(False)
 
 
-def legend_beside(axes: Any, handles: Sequence[Any] | None = None, labels: Sequence[str] | None = None) -> None:
-    """A legend to the right of the axes, where it hides nothing."""
-    given = () if handles is None or labels is None else (handles, labels)
-    axes.legend(*given, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, fontsize=8, frameon=False)
+def set_title(figure: Figure, *lines: str, width: int | None = None) -> None:
+    """Lines at the upper left, folded at so many characters or where the figure ends; empty ones are left out."""
+    letters = width or int(figure.get_figwidth() * 12)
+    folded = [part for line in lines for part in textwrap.wrap(line, letters)]
+    figure.suptitle("\n".join(folded), fontsize=10, color=INK, x=0.01, ha="left", parse_math=False)
 
 
-def save(name: str, figure: Figure, dpi: int = 200) -> dict[str, bytes]:
-    """The figure as ``name.png`` and ``name.svg``."""
-    return {f"{name}.png": png(figure, dpi), f"{name}.svg": svg(figure)}
+def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """A legend below everything, in as many columns as fit; the figure grows by what it needs."""
+    if not handles:
+        return
+    widest = max(len(line) for label in labels for line in label.split("\n"))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() * 72 / (0.62 * TEXT * widest + 3.5 * TEXT))))
+    lines = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
+    figure.set_figheight(figure.get_figheight() + 0.25 * lines)
+    look: dict[str, Any] = {"fontsize": TEXT, "labelcolor": INK, "frameon": False, "ncols": columns}
+    look |= {"handlelength": 1.6, "columnspacing": 1.2, "handletextpad": 0.5, "borderaxespad": 0.2, "labelspacing": 0.3}
+    legend = figure.legend(handles, labels, loc="outside lower left", **look)
+    for words in legend.get_texts():
+        words.set_parse_math(False)
+
+
+def save(name: str, figure: Figure, *title: str, dpi: int = 150) -> dict[str, bytes]:
+    """``name.svg`` to stand on a page, and ``name.png``, which has the ``title`` in it."""
+    drawn = svg(figure)
+    if any(title):
+        set_title(figure, *title)
+    return {f"{name}.png": png(figure, dpi), f"{name}.svg": drawn}
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:
@@ -59,9 +87,9 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
 
 
 def svg(figure: Figure) -> bytes:
-    """The figure as SVG bytes, on white, the same bytes for the same content."""
+    """The figure as SVG bytes, on white, its text as text, the same bytes for the same content."""
     canvas: Any = FigureCanvasSVG(figure)
     content = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "multimix"}):
+    with matplotlib.rc_context({"svg.hashsalt": "multimix", "svg.fonttype": "none"}):
         canvas.print_figure(content, format="svg", facecolor="white", metadata={"Date": None})
     return content.getvalue()

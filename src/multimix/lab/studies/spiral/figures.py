@@ -5,23 +5,25 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ...recipes.spiral import ARMS, COLLAPSED, SpiralArm, SpiralSettings
-from ...results.figures.style import INK, SOFT
+from ...results.figures.recipe import reaches
+from ...results.figures.style import BLUE, COLOURS, GREY, INK, LINE, ORANGE, TEXT, VERMILION, legend_below, panels, within
+from ...statistics import half_shown
 from .data import SpiralData, spiral_data
 from .findings import summaries
 from .runs import SpiralResult, SpiralRun
 from .training import net_with_weights
 
-WARNING = "#b3261e"
-CLASS_COLORS = ("#1f5fbf", "#d9700a")
-ARM_COLORS = ("#6b6b76", "#1f5fbf", "#a3308f")
-FIELD = LinearSegmentedColormap.from_list("share", ["#bcd3f5", "#ffffff", "#fbd7ae"])
+CLASS_COLORS = (BLUE, ORANGE)
+ARM_COLORS = (GREY, BLUE, COLOURS[3])
+# Nothing where the network is undecided, so that it lies on white and on black alike.
+FIELD = LinearSegmentedColormap.from_list("share", [(*to_rgb(BLUE), 0.35), (0.5, 0.5, 0.5, 0.0), (*to_rgb(ORANGE), 0.35)])
 EDGE, GRID = 1.15, 361
 BOUNDARY = Line2D([], [], color=INK, linewidth=1.6, label="decision boundary")
 
@@ -65,30 +67,28 @@ def paper_figure(result: SpiralResult) -> Figure:
 
 def accuracy_figure(result: SpiralResult) -> Figure:
     """Every seed's accuracy under each arm, joined by seed; mean with 95 % interval, median, and the paper's single run."""
-    figure = Figure(figsize=(7.4, 6), layout="constrained")
-    axes = figure.subplots()
+    figure, [[axes]] = panels()
     spread = _spread(len(result.seeds))
     columns = [[place + shift for shift in spread] for place in range(len(ARMS))]
     values = [result.accuracies(arm) for arm in ARMS]
     for seed in range(len(result.seeds)):
-        axes.plot([column[seed] for column in columns], [value[seed] for value in values], color="#d5d5dc", lw=0.8, zorder=1)
+        axes.plot([column[seed] for column in columns], [value[seed] for value in values], color=LINE, lw=0.8, zorder=1)
     for place, (arm, color, summary) in enumerate(zip(ARMS, ARM_COLORS, summaries(result).values(), strict=True)):
         axes.scatter(columns[place], values[place], s=26, color=color, alpha=0.75, linewidths=0, zorder=2)
-        error = summary.half if summary.n > 1 else 0.0
-        axes.errorbar(place + 0.3, summary.mean, yerr=error, fmt="o", color=INK, ms=6, capsize=5, lw=1.6, zorder=3)
+        reach = reaches([(summary.mean, half_shown(summary))], 0.0, 100.0)
+        axes.errorbar(place + 0.3, summary.mean, reach, fmt="o", color=INK, ms=6, capsize=4, lw=1.6, zorder=3)
         axes.plot([place - 0.22, place + 0.22], [summary.median] * 2, color=INK, lw=1.6, zorder=3)
-        axes.scatter([place + 0.42], [arm.paper], marker="D", s=40, facecolor="white", edgecolor=WARNING, lw=1.5, zorder=3)
+        axes.scatter([place + 0.42], [arm.paper], marker="D", s=40, facecolor="white", edgecolor=VERMILION, lw=1.5, zorder=3)
     if min(map(min, values)) < COLLAPSED + 5:
-        axes.axhline(COLLAPSED, color=WARNING, lw=1, ls=":")
-        axes.text(2.55, COLLAPSED, f"collapsed below {COLLAPSED:.0f} %", color=WARNING, va="bottom", ha="right", fontsize=11)
-    axes.set_xticks(range(len(ARMS)), [arm.words.replace(", ", "\n") for arm in ARMS], fontsize=13, color=INK)
+        axes.axhline(COLLAPSED, color=VERMILION, lw=1, ls=":", zorder=1)
+        axes.text(2.55, COLLAPSED, f"collapsed below {COLLAPSED:.0f} %", color=INK, va="bottom", ha="right", fontsize=TEXT)
+    axes.set_xticks(range(len(ARMS)), [arm.words.replace(", ", "\n").replace(" mixup", "\nmixup") for arm in ARMS])
     axes.set_xlim(-0.4, len(ARMS) - 0.4)
-    axes.set_ylabel("accuracy on clean test labels, %", color=INK, fontsize=12)
-    axes.tick_params(axis="y", labelsize=12, labelcolor=INK)
-    axes.grid(axis="y", color="#ececf0")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    _legend_below(figure, _accuracy_legend(), columns=2)
+    axes.set_ylabel("right test labels (%)")
+    axes.grid(visible=False, axis="x")
+    within(axes, 0.0, 100.0)
+    handles = _accuracy_legend()
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
 
 
@@ -130,19 +130,19 @@ def _scatter(axes: Any, x: Tensor, label: Tensor, size: float) -> None:
 
 
 def _frame(axes: Any, title: str) -> None:
-    axes.set_title(title, fontsize=12, color=INK)
+    axes.set_title(title, fontsize=TEXT, color=INK)
     axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal", xticks=[], yticks=[])
-    axes.spines[:].set_color("#c9c9d0")
+    axes.spines[:].set_color(LINE)
 
 
 def _panels(count: int) -> tuple[Figure, list[Any]]:
     """Square panels side by side, with room for their titles and, below several, for a legend."""
-    figure = Figure(figsize=(4.6 * count, 5.2 if count == 1 else 5.7), layout="constrained")
+    figure = Figure(figsize=(3.9 * count, 4.4 if count == 1 else 4.8), layout="constrained")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def _legend_below(figure: Figure, handles: list[Line2D], columns: int = 4) -> None:
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize=11)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize=TEXT)
 
 
 def _point_legend() -> list[Line2D]:
@@ -154,10 +154,10 @@ def _point_legend() -> list[Line2D]:
 
 def _accuracy_legend() -> list[Line2D]:
     return [
-        Line2D([], [], color=SOFT, marker="o", ls="", ms=5, label="one seed"),
+        Line2D([], [], color=GREY, marker="o", ls="", ms=5, label="one seed"),
         Line2D([], [], color=INK, lw=1.6, label="median"),
-        Line2D([], [], color=INK, marker="o", lw=1.6, label="mean and its 95 % interval"),
-        Line2D([], [], color=WARNING, marker="D", mfc="white", ls="", label="the paper's one run"),
+        Line2D([], [], color=INK, marker="o", lw=1.6, label="mean, 95 % interval"),
+        Line2D([], [], color=VERMILION, marker="D", mfc="white", ls="", label="the paper's one run"),
     ]
 
 

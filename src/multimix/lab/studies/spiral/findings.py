@@ -45,6 +45,28 @@ def comparisons(result: SpiralResult) -> tuple[SpiralComparison, ...]:
     return tuple(_compare(result, first, second) for first, second in ((K1, NONE), (K5, NONE), (K5, K1)))
 
 
+def headline(result: SpiralResult) -> str:
+    """How many labels the three get right, and which of the differences show."""
+    means = ", ".join(
+        f"{arm.words.replace(', ', ' (')}{')' if ',' in arm.words else ''} {mean.mean:.1f} %"
+        for arm, mean in zip(ARMS, summaries(result).values(), strict=True)
+    )
+    first, second, last = comparisons(result)
+    seeds = len(result.seeds)
+    if seeds == 1:
+        return f"Right on clean test labels: {means}; one seed compares nothing."
+    gains = [one.clear and one.paired.mean > 0 for one in (first, second)]
+    gain = ("No gain of mixing shows", "A gain shows for one K", "Mixing shows a gain for both K")[sum(gains)]
+    more = (
+        "K = 5 is above K = 1"
+        if last.clear and last.paired.mean > 0
+        else "K = 5 is below K = 1"
+        if last.clear
+        else ("between K = 1 and K = 5 no difference shows")
+    )
+    return f"Right on clean test labels: {means} (means of {seeds} seeds). {gain}; {more}."
+
+
 def findings(result: SpiralResult) -> list[str]:
     """What the data do and do not show, in words."""
     compared = comparisons(result)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...recipes.base import Scale
 from ...recipes.spiral import ARMS, COLLAPSED, SpiralSettings
-from ...results.figures.style import save, set_title
+from ...results.figures.style import save
 from ...results.paper_table import DemoRuns
 from ...results.rows import SCALE_WORDS
 from ..files import one_thread
@@ -32,10 +32,7 @@ def spiral_figure(folder: Path, scale: Scale) -> dict[str, bytes]:
         return {}
     result = read_runs(settings, seeds=list(accuracy[ARMS[0].name]), out=folder)
     with one_thread():
-        drawn = paper_figure(result)
-        drawn.set_figheight(6.3)  # room for the title
-        set_title(drawn, f"Fig. 4: the noisy spiral, {SCALE_WORDS[scale]}", width=140, size=13)
-        return save("figure-4", drawn, dpi=120)
+        return save("figure-4", paper_figure(result), f"Fig. 4: the noisy spiral, {SCALE_WORDS[scale]}", dpi=120)
 
 
 def _read(folder: Path, name: str) -> tuple[SpiralSettings | None, dict[str, dict[int, float]]]:

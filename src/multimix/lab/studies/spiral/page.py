@@ -1,7 +1,7 @@
 """The report of the spiral, made from a finished result alone: page, figures, numbers and the tables for the terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Group
 
 from ...recipes.spiral import ARMS, COLLAPSED
-from ...results.figures.style import png
-from ...results.page import document, heading, paragraph, picture, preformatted, table
-from ...results.table import NOTHING, Cell, Table, mean_cell, signed
+from ...results.figures.style import png, svg
+from ...results.page import beside, document, drawing, pairs, paragraph, preformatted, section, table
+from ...results.table import NOTHING, Cell, Table, counted, mean_cell, signed
 from ..files import StudyFiles, one_thread, write_study
 from .figures import accuracy_figure, boundary_figure, data_figure
-from .findings import collapsed, comparisons, expectations, findings, p_value, summaries
+from .findings import collapsed, comparisons, expectations, findings, headline, p_value, summaries
 from .runs import SpiralResult
 from .training import DEPTH, PARAMETERS, WIDTH
 
@@ -23,7 +23,7 @@ PAIRED_NOTE = (
     "Points of accuracy, seed by seed; all three trainings of a seed share data, initial weights and batches. Two-sided "
     f"p-values, not corrected for three comparisons. The paper's differences: {PAPER_NOTE}."
 )
-ACCURACY_CAPTION = "Every dot is one seed; grey lines join the three runs of a seed."
+ACCURACY_CAPTION = "Every dot is one seed; grey lines join the three runs of a seed. Intervals are cut off at 100 %."
 BOUNDARY_CAPTION = (
     "For every training the run with the median accuracy, so the panels may show different seeds. The shade is the network's "
     "probability of label 1, the line its decision boundary."
@@ -32,7 +32,6 @@ POINTS_CAPTION = "Blue points carry label 0, orange ones label 1; a ring marks a
 EXPECTED_CAPTION = (
     "Written down before these runs, from an earlier study with another trainer. K = 5 above K = 1 was not expected."
 )
-PANEL_DPI = 120
 
 
 def write_report(result: SpiralResult, out: str | Path, stem: str = "spiral") -> StudyFiles:
@@ -43,41 +42,46 @@ def write_report(result: SpiralResult, out: str | Path, stem: str = "spiral") ->
             "boundaries": png(boundary_figure(result)),
             "accuracy": png(accuracy_figure(result)),
         }
-        page = report_page(result, figures["accuracy"])
+        page = report_page(result)
     tables = Group(accuracy_table(result), "", paired_table(result), "")
     return write_study(out, stem, page=page, results=numbers(result), figures=figures, table=tables, findings=findings(result))
 
 
-def report_page(result: SpiralResult, accuracy: bytes) -> str:
-    """The whole page; ``accuracy`` is that figure's PNG. Panels come one by one, so that a phone can stack them."""
+def report_page(result: SpiralResult) -> str:
+    """The whole page. Panels come one by one, so that a phone can stack them."""
     settings, count = result.settings, len(result.seeds)
     lead = (
         f"Two spiral arms, {settings.train} training points of which {settings.flipped} carry the wrong label, and a small "
         f"network trained {count} times without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5), on the same "
-        f"{count} seeds."
+        f"{counted(count, 'seed')}."
     )
     medians = "; ".join(f"{arm.words}: median {summaries(result)[arm.name].median:.2f} %" for arm in ARMS)
     expected = [[words, measured, "yes" if met else "no"] for words, measured, met in expectations(result)]
+    alt = f"Accuracy of every seed under the three trainings. {medians}."
     parts = [
-        heading("What the data show, and what they do not"),
-        *(paragraph(sentence, finding=True) for sentence in findings(result)),
-        heading("Accuracy on clean test labels"),
-        *accuracy_table(result).html(),
-        picture(accuracy, f"Accuracy of every seed under the three trainings. {medians}.", ACCURACY_CAPTION),
-        heading("Paired differences over the same seeds"),
-        *paired_table(result).html(),
-        heading("Decision boundaries"),
-        _side_by_side(_boundary_pictures(result)),
-        paragraph(f"{BOUNDARY_CAPTION} {POINTS_CAPTION}"),
-        heading("The data"),
-        _side_by_side(_data_pictures(result)),
-        paragraph(f"The data of seed {result.seeds[0]}; every seed draws its own. {POINTS_CAPTION}"),
+        section(
+            "Decision boundaries",
+            beside(*_boundary_pictures(result)),
+            paragraph(f"{BOUNDARY_CAPTION} {POINTS_CAPTION}"),
+            unfolded=True,
+        ),
+        section(
+            "What the data show, and what they do not", *(paragraph(sentence, finding=True) for sentence in findings(result))
+        ),
+        section("Accuracy on clean test labels", *accuracy_table(result).html()),
+        section("Paired differences over the same seeds", *paired_table(result).html()),
+        section(
+            "The data",
+            beside(*_data_pictures(result)),
+            paragraph(f"The data of seed {result.seeds[0]}; every seed draws its own. {POINTS_CAPTION}"),
+        ),
+        section("Expected beforehand", table(["expected", "measured", "met"], expected, caption=EXPECTED_CAPTION)),
+        section("Settings", pairs(settings_of(result))),
+        section("Obtained with", preformatted("\n".join(environments(result)))),
     ]
-    if expected:
-        parts += [heading("Expected beforehand"), table(["expected", "measured", "met"], expected, caption=EXPECTED_CAPTION)]
-    parts += [heading("Settings"), preformatted(settings_text(result))]
-    parts += [heading("Obtained with"), preformatted("\n".join(environments(result)))]
-    return document("The noisy spiral: no mixup, manifold mixup, multi-mix", lead, parts)
+    figure = drawing(svg(accuracy_figure(result)), alt, ACCURACY_CAPTION)
+    title = "The noisy spiral: no mixup, manifold mixup, multi-mix"
+    return document(title, lead, parts, headline=headline(result), figure=figure)
 
 
 def accuracy_table(result: SpiralResult) -> Table:
@@ -111,15 +115,14 @@ def paired_table(result: SpiralResult) -> Table:
     return Table("Paired differences over the same seeds, in points", heads, lines, [PAIRED_NOTE])
 
 
-def settings_text(result: SpiralResult) -> str:
-    """All settings as lines of text."""
-    lines = {name: str(value) for name, value in asdict(result.settings).items()} | {
+def settings_of(result: SpiralResult) -> dict[str, str]:
+    """All settings by name."""
+    return {name: str(value) for name, value in asdict(result.settings).items()} | {
         "seeds": ", ".join(map(str, result.seeds)),
         "net": f"{DEPTH} hidden layers of {WIDTH} units, LeakyReLU({result.settings.slope:g}), He normal start, "
         f"{PARAMETERS} parameters",
         "mixing": "layer 1 or 2, drawn for each batch; one permutation and one path of K shares per batch, Beta(alpha, alpha)",
     }
-    return "\n".join(f"{name:<8} {value}" for name, value in lines.items())
 
 
 def environments(result: SpiralResult) -> list[str]:
@@ -152,22 +155,16 @@ def _nan_as_none(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value != value else value for name, value in values.items()}
 
 
-def _side_by_side(pictures: Iterable[str]) -> str:
-    """Pictures side by side where there is room, below each other where there is not."""
-    columns = "repeat(auto-fit, minmax(min(300px, 100%), 1fr))"
-    return f'<div style="display: grid; gap: 0 12px; grid-template-columns: {columns}">{"".join(pictures)}</div>'
-
-
 def _boundary_pictures(result: SpiralResult) -> Iterator[str]:
     for arm in ARMS:
         run = result.median_run(arm)
         words = f"Decision boundary over the training points, {arm.words}, seed {run.seed}: {run.accuracy:.2f} % right."
-        yield picture(png(boundary_figure(result, [arm]), dpi=PANEL_DPI), words)
+        yield drawing(svg(boundary_figure(result, [arm])), words)
 
 
 def _data_pictures(result: SpiralResult) -> Iterator[str]:
     settings, seed = result.settings, result.seeds[0]
     wrong = f"Two interleaved spiral arms; {settings.flipped} of {settings.train} training labels are flipped."
-    yield picture(png(data_figure(settings, seed, ["training"]), dpi=PANEL_DPI), wrong)
+    yield drawing(svg(data_figure(settings, seed, ["training"])), wrong)
     clean = "The same two arms as the test split shows them, every label right."
-    yield picture(png(data_figure(settings, seed, ["test"]), dpi=PANEL_DPI), clean)
+    yield drawing(svg(data_figure(settings, seed, ["test"])), clean)

@@ -64,16 +64,17 @@ def _closed_form(result: VarianceResult) -> str:
     )
 
 
+def fall(result: VarianceResult, pairing: Pairing) -> Estimate:
+    """By how many per cent the measured variance falls from the first K to the compared one, with one λ per batch."""
+    found = result.at(pairing, result.settings.compared_k).ratio
+    assert found is not None  # with iid λ all K share their draws
+    return Estimate(100 * (1 - found.value), 100 * found.half)
+
+
 def _drop(result: VarianceResult) -> str:
     k, base = result.settings.compared_k, result.settings.ks[0]
-
-    def fall(pairing: Pairing) -> Estimate:
-        found = result.at(pairing, k).ratio
-        assert found is not None
-        return Estimate(100 * (1 - found.value), 100 * found.half)
-
     formula = 100 * (1 - result.formula(k).value / result.formula(base).value)
-    independent, permuted = fall("independent"), fall("permutation")
+    independent, permuted = fall(result, "independent"), fall(result, "permutation")
     exact, first = result.exact(k), result.exact(base)
     known = f" (exactly {100 * (1 - exact / first):.0f} %)" if exact is not None and first is not None else ""
     if permuted.high < formula:

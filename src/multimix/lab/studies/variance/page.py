@@ -1,31 +1,33 @@
 """The report of the variance study: figures and tables; what the two propositions say is in `propositions.html`."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from matplotlib.lines import Line2D
+from matplotlib.figure import Figure
 
-from ...results.figures.style import GREY, INK, LINE, panels, png
-from ...results.page import document, heading, paragraph, picture, table
+from ...results.figures.style import svg
+from ...results.page import beside, document, drawing, paragraph, section, table
 from ...results.table import NOTHING, Table
 from ...storage import environment
 from ..files import StudyFiles, write_study
 from .cases import FULL, QUICK, Data, VarianceSettings
-from .findings import findings, interval, number
-from .measure import Pairing
+from .figures import against_k, around_crossover, variance_figures
+from .findings import fall, findings, interval, number
 from .parts import ratio
-from .study import SAMPLERS, Setup, Unit, VarianceResult, run_study
-from .theory import crossover, large_batch_variance, multimix_variance
+from .study import Unit, VarianceResult, run_study
+from .theory import crossover
 
 TITLE = "The variance of multi-mix's gradient"
 LEAD = (
     "One step of multi-mix averages the loss over B pairs and K interpolations of each. How much does its gradient vary from "
     "step to step, at fixed weights, and is the effort better spent on K interpolations or on K times as many pairs?"
 )
+SHOWN: Mapping[str, Callable[[VarianceResult], Figure]] = {
+    "variance against K, independent pairs": lambda result: against_k(result, "independent"),
+    "variance against K, a permutation of the batch, as in training": lambda result: against_k(result, "permutation"),
+    "multi-mix against a large batch": around_crossover,
+}
 NAMES = {"spiral": "The noisy spiral", "digits": "Handwritten digits"}
 
 
@@ -47,12 +49,14 @@ def variance(
     chosen = settings or (QUICK if quick else FULL)
     results = run_study(on=on, settings=chosen, out=out, rebuild=rebuild, progress=progress, note=note)
     sentences = {result.settings.data: findings(result) for result in results}
-    figures: dict[str, bytes] = {result.settings.data: variance_figure(result) for result in results}
+    figures = {
+        f"{result.settings.data}-{name}": content for result in results for name, content in variance_figures(result).items()
+    }
     numbers = {result.settings.data: result.plain() for result in results}
     return write_study(
         out,
         "variance-quick" if quick else "variance",
-        page=report_page(results, sentences, figures),
+        page=report_page(results, sentences),
         results={"written_with": environment(), "findings": sentences, "data": numbers},
         figures=figures,
         table=terminal_table(results),
@@ -60,19 +64,30 @@ def variance(
     )
 
 
-def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequence[str]], figures: Mapping[str, bytes]) -> str:
+def report_page(results: Sequence[VarianceResult], sentences: Mapping[Data, Sequence[str]]) -> str:
     """The whole page as HTML."""
-    parts = [files(__package__).joinpath("propositions.html").read_text(encoding="utf-8")]
+    parts = []
     for result in results:
         data = result.settings.data
-        parts += [heading(NAMES[data]), paragraph(_description(result))]
-        parts += [paragraph(sentence, finding=True) for sentence in sentences[data]]
-        alt = f"{NAMES[data]}: variance against K for independent pairs and for permutations, and against B around B_0"
-        # Three panels side by side would be too small to read on a phone, where the figure scrolls instead.
-        wide = f'<div style="overflow-x: auto"><div style="min-width: 820px">{picture(figures[data], alt)}</div></div>'
-        parts += [wide, paragraph(_caption(result)), _parts_table(result), _k_table(result)]
-        parts += [_sides_table(result)] if result.sides else []
-    return document(TITLE, LEAD, [*parts, *_methods(results)])
+        drawn = (drawing(svg(draw(result)), f"{NAMES[data]}: {words}", words) for words, draw in SHOWN.items())
+        parts += [
+            section(NAMES[data], paragraph(_description(result)), beside(*drawn), paragraph(_caption(result)), unfolded=True),
+            section(f"{NAMES[data]}: what shows", *(paragraph(sentence, finding=True) for sentence in sentences[data])),
+            section(f"{NAMES[data]}: numbers", _parts_table(result), _k_table(result), _sides_table(result)),
+        ]
+    propositions = files(__package__).joinpath("propositions.html").read_text(encoding="utf-8")
+    parts += [section("What the two propositions say, and when", propositions), *_methods(results)]
+    figure = drawing(
+        svg(against_k(results[0], "permutation")), TITLE, f"{NAMES[results[0].settings.data]}, pairs as in training."
+    )
+    return document(TITLE, LEAD, parts, headline=headline(results), figure=figure)
+
+
+def headline(results: Sequence[VarianceResult]) -> str:
+    """By how much the variance falls with K where pairs are those of training."""
+    k, base = results[0].settings.compared_k, results[0].settings.ks[0]
+    falls = (f"{interval(fall(result, 'permutation'))} % ({NAMES[result.settings.data].lower()})" for result in results)
+    return f"From K = {base} to K = {k} the variance of a training step's gradient falls by {' and by '.join(falls)}."
 
 
 def terminal_table(results: Sequence[VarianceResult]) -> Table:
@@ -106,11 +121,11 @@ def _description(result: VarianceResult) -> str:
 
 
 def _caption(result: VarianceResult) -> str:
-    exact = "lines in the middle are exact" if result.enumeration is not None else "there is no exact line in the middle"
+    exact = "lines of the second are exact" if result.enumeration is not None else "the second has no exact line"
     return (
-        f"Dots: measured, {result.settings.replicates:,} batches, bars are 95 % intervals; open dots: stratified λ. Lines on "
-        f"the left and on the right are the closed form; {exact}, and the dashed one is the closed form again, which does not "
-        "apply there."
+        f"Dots: measured, {result.settings.replicates:,} batches, bars are 95 % intervals; open dots: stratified λ. Lines of "
+        f"the first and the last figure are the closed form; {exact}, and the dashed one is the closed form again, which does "
+        "not apply there."
     )
 
 
@@ -166,95 +181,22 @@ def _sides_table(result: VarianceResult) -> str:
 def _methods(results: Sequence[VarianceResult]) -> list[str]:
     nodes = results[0].settings.nodes
     return [
-        heading("How it was obtained"),
-        paragraph(
-            "Intervals are 95 %, by the delta method over independent batches or pairs, by the jackknife over groups of pairs "
-            "for V_λ, and Fieller's for B_0. They cover the sampling, not the choice of weights and data: other weights have "
-            "other variances."
-        ),
-        paragraph(
-            f"V_λ multiplies only gradients of different groups of pairs: a group's own noise, squared, would add "
-            f"(V − V_pairs − V_λ) / M for M pairs, and B_0 would come out too low. λ is averaged by Gauss's quadrature with "
-            f"{nodes} nodes in V_λ and wherever every pair is taken, and drawn at random elsewhere."
-        ),
-        paragraph(
-            "Independent pairs are drawn from the training samples with replacement; for permutations the batch is drawn "
-            "without. With iid λ every K uses the same batches and the first K of their λ, so the column “to K = 1” compares "
-            "like with like."
-        ),
+        section(
+            "How it was obtained",
+            paragraph(
+                "Intervals are 95 %, by the delta method over independent batches or pairs, by the jackknife over groups of "
+                "pairs for V_λ, and Fieller's for B_0. They cover the sampling, not the choice of weights and "
+                "data: other weights have other variances."
+            ),
+            paragraph(
+                f"V_λ multiplies only gradients of different groups of pairs: a group's own noise, squared, would add "
+                f"(V − V_pairs − V_λ) / M for M pairs, and B_0 would come out too low. λ is averaged by Gauss's quadrature with "
+                f"{nodes} nodes in V_λ and wherever every pair is taken, and drawn at random elsewhere."
+            ),
+            paragraph(
+                "Independent pairs are drawn from the training samples with replacement; for permutations the batch is drawn "
+                "without. With iid λ every K uses the same batches and the first K of their λ, so the column “to K = 1” compares "
+                "like with like."
+            ),
+        )
     ]
-
-
-BLUE, ORANGE = "#1f5fbf", "#c8641b"
-COLOURS = {False: BLUE, True: ORANGE}
-LAM_NAMES = {False: "one λ per batch", True: "a λ per pair"}
-
-
-def variance_figure(result: VarianceResult) -> bytes:
-    """PNG with three panels."""
-    sheet, [[independent, permuted, sizes]] = panels((12.5, 4.6), 1, 3)
-    _against_k(independent, result, "independent")
-    _against_k(permuted, result, "permutation")
-    top = max(axes.get_ylim()[1] for axes in (independent, permuted))
-    for axes, title in ((independent, "independent pairs"), (permuted, "a permutation of the batch, as in training")):
-        axes.set_ylim(0, top)
-        axes.set_title(title, fontsize=10.5)
-        axes.set_xlabel("K, interpolations per pair")
-    independent.set_ylabel(f"trace variance of the gradient, B = {result.settings.batch}")
-    _around_crossover(sizes, result)
-    # What colours, dots and lines of the first two panels mean.
-    line = "closed form" if result.enumeration is None else "closed form (left), exact (middle)"
-    handles = [
-        *(Line2D([], [], color=colour, lw=5, label=LAM_NAMES[per_pair]) for per_pair, colour in COLOURS.items()),
-        Line2D([], [], color=INK, lw=1.4, label=line),
-        Line2D([], [], color=GREY, lw=1.2, ls="--", label="closed form, one λ per batch"),
-        Line2D([], [], color=INK, marker="o", ms=5, ls="", label="measured, iid λ"),
-        Line2D([], [], color=INK, marker="o", ms=5, ls="", mfc="white", label="measured, stratified λ"),
-    ]
-    sheet.legend(handles=handles, loc="outside lower left", ncols=6, fontsize=8.5, frameon=False)
-    return png(sheet)
-
-
-def _against_k(axes: Any, result: VarianceResult, pairing: Pairing) -> None:
-    ks = result.settings.ks
-    for per_pair, colour in COLOURS.items():
-        if pairing == "independent":
-            axes.plot(ks, [result.formula(k, per_pair=per_pair).value for k in ks], color=colour, lw=1.4)
-        elif result.enumeration is not None:
-            axes.plot(ks, [result.exact(k, per_pair=per_pair) for k in ks], color=colour, lw=1.4)
-        for sampler, face, apart in zip(SAMPLERS, (colour, "white"), (0.09, 0.24), strict=True):
-            rows = [*result.measured[Setup(pairing, per_pair, sampler)].values()]
-            axes.errorbar(
-                [row.k + (apart if per_pair else -apart) for row in rows],
-                [row.variance.value for row in rows],
-                [row.variance.half for row in rows],
-                **{"fmt": "o", "ms": 5, "color": colour, "mfc": face, "elinewidth": 1.2, "capsize": 2},
-            )
-    if pairing == "permutation":
-        axes.plot(ks, [result.formula(k).value for k in ks], color=GREY, lw=1.2, ls="--")
-    axes.set_xticks(ks)
-
-
-def _around_crossover(axes: Any, result: VarianceResult) -> None:
-    b_0, k, parts = result.crossover, result.settings.compared_k, result.components
-    middle = b_0.value if math.isfinite(b_0.value) else 1000.0
-    batches = np.unique(np.geomspace(max(1.0, middle / 40), middle * 12, 80).round().astype(int)).tolist()
-    curves = [
-        ("multi", f"multi-mix, B pairs, K = {k}", BLUE, [multimix_variance(parts, k=k, batch=b) for b in batches]),
-        ("large", f"mixup, {k}·B pairs, one λ", ORANGE, [large_batch_variance(parts, rows=k * b) for b in batches]),
-        ("", f"mixup, {k}·B pairs, a λ each", GREY, [large_batch_variance(parts, rows=k * b, per_pair=True) for b in batches]),
-    ]
-    for kind, words, colour, values in curves:
-        axes.plot(batches, [each.value for each in values], color=colour, lw=1.4, ls="-" if kind else "--", label=words)
-        for side in result.sides.values() if kind else ():
-            found = getattr(side, kind).variance
-            axes.errorbar([side.batch], [found.value], [found.half], fmt="o", ms=5, color=colour, elinewidth=1.2, capsize=2)
-    axes.axvline(result.settings.batch, color=LINE, lw=6, zorder=0)
-    above = {"transform": axes.get_xaxis_transform(), "fontsize": 8, "va": "top", "color": GREY}
-    axes.text(result.settings.batch, 0.98, f" B = {result.settings.batch}", **above)
-    if math.isfinite(b_0.value):
-        axes.axvline(b_0.value, color=GREY, lw=1, ls=":")
-        axes.text(b_0.value, 0.98, f" B_0 = {b_0.value:,.0f}", **above)
-    axes.set(xscale="log", yscale="log", xlabel="B, pairs per step of multi-mix", ylabel="trace variance")
-    axes.set_title("multi-mix against a large batch", fontsize=10.5)
-    axes.legend(fontsize=7.5, frameon=False, loc="lower left")
