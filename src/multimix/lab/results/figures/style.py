@@ -60,7 +60,7 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
     if not handles:
         return
     widest = max(len(line) for label in labels for line in label.split("\n"))
-    columns = max(1, min(len(labels), int(figure.get_figwidth() * 72 / (0.62 * TEXT * widest + 3.5 * TEXT))))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() * 72 / (0.58 * TEXT * widest + 2.9 * TEXT))))
     lines = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
     figure.set_figheight(figure.get_figheight() + 0.25 * lines)
     look: dict[str, Any] = {"fontsize": TEXT, "labelcolor": INK, "frameon": False, "ncols": columns}

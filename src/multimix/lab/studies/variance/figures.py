@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from ...results.figures.style import BLUE, GREY, INK, LINE, ORANGE, SIZE, TEXT, legend_below, panels, png
 from .measure import Pairing
@@ -85,5 +86,7 @@ def around_crossover(result: VarianceResult) -> Figure:
         axes.axvline(b_0.value, color=GREY, lw=1, ls=":")
         axes.text(b_0.value, 0.98, f" B_0 = {b_0.value:,.0f}", **above)
     axes.set(xscale="log", yscale="log", xlabel="B, pairs of multi-mix", ylabel="variance")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))  # 0.01, not 10⁻²
     legend_below(sheet, *axes.get_legend_handles_labels())
     return sheet
