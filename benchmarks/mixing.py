@@ -110,7 +110,7 @@ def candidates(batch: int, size: int, k: int) -> list[Row]:
     x, y = torch.randn(batch, 3, size, size), torch.randint(CLASSES, (batch,))
     for name in ("mixup", "cutmix"):
         for check in (False, True):
-            mixer = mm.Mix(mm.create(name, k=k), CLASSES, reuse_buffer=True, check=check)
+            mixer = mm.Mix(mm.create(name, k=k), CLASSES, check=check)
             rows.append(Row(f"Mix({name}): targets{' and check' if check else ''}", whole(lambda m=mixer: m(x, y))))
     return rows + timm_candidates(x, y, k)
 

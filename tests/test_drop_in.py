@@ -63,29 +63,6 @@ def test_the_state_survives_torch_save_with_weights_only(tmp_path):
     assert torch.equal(fresh(X, Y)[0], expected)
 
 
-def test_reused_buffer():
-    mix, plain = mm.Mix(mm.CutMix(k=2), 6, seed=0, reuse_buffer=True), mm.Mix(mm.CutMix(k=2), 6, seed=0)
-    first, _ = mix(X, Y)
-    expected, _ = plain(X, Y)
-    assert torch.equal(first, expected)
-    second, _ = mix(X, Y)
-    assert second.data_ptr() == first.data_ptr()
-    assert torch.equal(second, plain(X, Y)[0])
-    last = X.contiguous(memory_format=torch.channels_last)
-    assert mix(last, Y)[0].is_contiguous(memory_format=torch.channels_last)
-    assert len(mix(X[:3], Y[:3])[0]) == 6
-
-
-def test_a_buffer_written_before_backward_is_noticed_by_autograd():
-    """What the docstring warns of: torch refuses, nothing is silently wrong."""
-    mix = mm.Mix(mm.CutMix(k=2), 6, reuse_buffer=True)
-    conv = torch.nn.Conv2d(3, 1, 3)
-    loss = conv(mix(X, Y)[0]).square().mean()
-    mix(X, Y)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
-
-
 @pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
@@ -161,13 +138,6 @@ def test_a_seed_decides_what_workers_draw_epoch_by_epoch():
     assert epochs(fresh, 2) == drawn[1:]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
-def test_a_reused_buffer_is_refused_in_workers():
-    mix = mm.Mix(mm.InputMixup(), num_classes=64, reuse_buffer=True)
-    with pytest.raises(ValueError, match="reuse_buffer cannot be used in data-loader workers"):
-        next(iter(loader(mix, mix.method, persistent=False)))
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda mix: pickle.loads(pickle.dumps(mix))], ids=["deepcopy", "pickle"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
 def test_a_copy_works_in_workers_too(copied):
@@ -211,15 +181,6 @@ def test_a_refused_label_moves_nothing():
     with pytest.raises(ValueError, match="class indices must lie in"):
         mix(X, Y + 5)
     assert torch.equal(mix.state_dict()["generator"], before)
-
-
-def test_a_buffer_made_in_inference_mode_serves_training():
-    mix = mm.Mix(mm.CutMix(k=2, p=0.5), 6, seed=0, reuse_buffer=True)
-    with torch.inference_mode():
-        for _ in range(5):
-            mix(X, Y)
-    places = {mix(X, Y)[0].data_ptr() for _ in range(20)}
-    assert len(places) == 2, "the buffer, and x itself for batches that stay unmixed"
 
 
 def test_mix_can_be_pickled():

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from multimix import sample_path
-from multimix.sampling import EDGE, GAP, _log_odds, stratum_edge
+from multimix.sampling import EDGE, GAP, _apart, _log_odds, stratum_edge
 from oracles import seeded
 
 ALPHAS = [0.05, 0.2, 1.0, 2.0, 8.0]
@@ -159,3 +159,13 @@ def test_same_generator_same_path():
 def test_bad_options(options, sentence):
     with pytest.raises(ValueError, match=sentence.replace("(", r"\(")):
         sample_path(**{"k": 1, "alpha": 1.0, **options})
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, None), (0.2, None), (1e-4, None), (1e5, None), (2.0, 8.0), (1e-3, 5.0)])
+@pytest.mark.parametrize("k", [1, 5, 9])
+def test_one_path_in_pythons_numbers_is_the_one_that_tensors_give(k, alpha, beta):
+    for seed in range(20):
+        quick = sample_path(k, alpha, beta=beta, generator=seeded(seed))
+        expected = _apart(_log_odds((k, 1), alpha, seeded(seed), beta).sort(0).values.sigmoid())
+        torch.testing.assert_close(quick, expected, rtol=1e-12, atol=1e-13)
+        assert quick.shape == (k, 1)

@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import multimix as mm
+from oracles import seeded
 
 
 def test_kinds_of_target():
@@ -82,3 +83,32 @@ def test_averaging_smoothing_levels_is_smoothing_by_their_mean():
 def test_bad_targets(y, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         mm.soft_target(y, **options)
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [torch.int64, torch.uint8, torch.int32])
+@pytest.mark.parametrize(("k", "options"), [(1, {}), (5, {}), (3, {"per_pair": True})])
+@pytest.mark.parametrize("classes", [3, 700])
+def test_class_indices_are_mixed_to_the_bit_as_one_hot_rows_are(default, kind, k, options, classes):
+    x, label = torch.zeros(41, 1, 5, 7), torch.randint(0, 3, (41,), generator=seeded(0)).to(kind)
+    one_hot = torch.nn.functional.one_hot(label.long(), classes)
+    torch.set_default_dtype(default)
+    try:
+        for method in (mm.InputMixup(k=k, **options), mm.CutMix(k=k, **options), mm.FMix(k=k, **options)):
+            for seed in range(5):
+                plan = method.plan(x, generator=seeded(seed))
+                target = plan.mix_target(label, classes)
+                rows = one_hot.to(default)
+                expected = torch.lerp(rows, rows[plan.partner], plan.lam.to(default).unsqueeze(2)).flatten(0, 1)
+                assert torch.equal(target, expected)
+                assert target.dtype == default
+                assert bool((target[:, 3:] == 0).all())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_shares_with_a_gradient_keep_it():
+    lam = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
+    plan = mm.InputMixup().plan(torch.zeros(2, 1), partner=torch.tensor([1, 0]), lam=lam)
+    plan.mix_target(torch.tensor([0, 1]), 2)[0, 1].backward()
+    assert float(lam.grad) == 1

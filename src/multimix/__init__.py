@@ -11,6 +11,7 @@ from .methods import __all__ as _method_names
 from .methods.comixup.method import GroupPlan
 from .mixing import exact_mix as mix
 from .plan import PairPlan, Plan
+from .pool import release_memory
 from .saliency import input_saliency
 from .sampling import random_partner, random_state, sample_path, set_random_state
 from .target import smoothed, soft_target
@@ -38,6 +39,7 @@ __all__ = [
     "pair_loss",
     "random_partner",
     "random_state",
+    "release_memory",
     "sample_path",
     "set_random_state",
     "smoothed",

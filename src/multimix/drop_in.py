@@ -9,15 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
-from .batch import Batch
+from .batch import Batch, are_indices
 from .checks import check_batch, check_finite, check_labels, check_share, plain_labels
 from .forward import check_history, check_no_own_loss, planned
 from .logits import Output
 from .methods.base import Method, plain_samples
-from .mixing import memory_format, rows_like
-from .plan import UnmixedPlan
 from .sampling import random_state, rank, resolved, seeded, set_random_state
-from .target import soft_target
+from .target import check_indices, soft_target
 
 MOST_WORKERS = 4096
 MAIN = -1
@@ -41,9 +39,6 @@ class Mix(nn.Module):
     ``enabled = False`` returns ``x`` as it is with its plain target, as ``eval()`` does in this process. The switch lives in
     shared memory, so it also reaches data-loader workers that are already running; batches they have prefetched stay mixed.
 
-    ``reuse_buffer`` hands out the same output memory every call and saves the page faults of fresh memory: safe in a loop that
-    is done with one batch, ``backward`` included, before it asks for the next; refused inside data-loader workers.
-
     As a part of another module it has no parameters and adds nothing to that module's ``state_dict``: keep its own beside it.
     """
 
@@ -57,7 +52,6 @@ class Mix(nn.Module):
         smoothing: float = 0.0,
         seed: int | None = None,
         check: bool = True,
-        reuse_buffer: bool = False,
         uint8: bool = False,
     ) -> None:
         super().__init__()
@@ -76,9 +70,7 @@ class Mix(nn.Module):
         self.smoothing = smoothing
         self.seed = seed
         self.check = check
-        self.reuse_buffer = reuse_buffer
         self.uint8 = uint8
-        self._buffer: tuple[Any, Tensor] | None = None
         self._switch = torch.ones((), dtype=torch.bool, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         # How often each worker has been started; shared, because a worker that is started anew begins as a copy of this object.
         self._starts = torch.zeros(MOST_WORKERS, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
@@ -114,18 +106,24 @@ class Mix(nn.Module):
         x, y = plain_samples(self.method, x), plain_labels(y)
         check_history(self.method, given, "Mix")
         large = check_finite(x) if self.check else False
-        target = soft_target(y, self.num_classes, self.smoothing)  # before any draw, so that a bad label changes nothing
-        if not (self.training and self.enabled):
+        is_mixed = self.training and self.enabled
+        model = self._model(given) if is_mixed else None
+        # Before any draw, so that a bad label changes nothing. Class indices stay what they are as long as rows are not needed.
+        stay = is_mixed and model is None and not self.smoothing and are_indices(y)
+        num_classes = check_indices(y, self.num_classes) if stay else 0
+        target = y if stay else soft_target(y, self.num_classes, self.smoothing)
+        if not is_mixed:
             return x, target
-        model = self._model(given)
         generator = self._generator()
         if model is None:
             plan = self.method.plan(x, generator=generator, **given)
         else:
             _, plan, _ = planned(self.method, Batch(model, x, y, target, generator, given, self.output))
-        # An unmixed batch is handed on as it is, so it needs no buffer.
-        out = self._out(plan.k, x) if self.reuse_buffer and not isinstance(plan, UnmixedPlan) else None
-        return plan._mixed(x, out, large=large), plan.mix_target(target)
+        # The target first: mixing x empties the caches of all that is small.
+        mixed = plan.mix_indices(y, num_classes) if stay else None
+        if mixed is None:
+            mixed = plan.mix_target(target, num_classes or None)
+        return plan._mixed(x, None, large=large), mixed
 
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
         """A ``collate_fn``: (sample, label) pairs → one mixed batch."""
@@ -161,7 +159,7 @@ class Mix(nn.Module):
             # As a list, because torch's pickler for other processes trips over a generator.
             stream = self._stream[0][1:], self._stream[1].get_state().tolist()
         # A spawned worker cannot ask for its rank, so it is told.
-        return {**self.__dict__, "model": None, "_rank": rank(), "_buffer": None, "_stream": stream}
+        return {**self.__dict__, "model": None, "_rank": rank(), "_stream": stream}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         stream = state.pop("_stream")
@@ -177,15 +175,17 @@ class Mix(nn.Module):
         """The model to ask for what ``given`` lacks, None where there is none; ValueError if it would be asked there."""
         in_worker = get_worker_info() is not None
         missing = [name for name in self.method.traits.needs if name not in given]
+        if not missing:
+            return None if in_worker else self.model
         needs = f"{type(self.method).__name__} needs {', '.join(missing)}"
-        if missing and in_worker:
+        if in_worker:
             raise ValueError(
                 f"{needs}, and a model cannot be asked in data-loader workers, where its copy never learns: "
                 f"call mix(x, y) in the training loop, or hand in {missing[0]}="
             )
-        if missing and self.model is None:
+        if self.model is None:
             raise ValueError(f"{needs}: give Mix a model= (copies of a Mix come without it), or call mix(x, y, {missing[0]}=…)")
-        return None if in_worker else self.model
+        return self.model
 
     def _has_stream(self) -> bool:
         """Whether draws come from a stream of its own: for a seed, and in data-loader workers."""
@@ -208,12 +208,3 @@ class Mix(nn.Module):
                 own = (worker.id, int(self._starts[slot]))
             self._stream = here, seeded(int(self.seed or 0), own_rank, *own)
         return self._stream[1]
-
-    def _out(self, k: int, x: Tensor) -> Tensor:
-        if get_worker_info() is not None:
-            raise ValueError("reuse_buffer cannot be used in data-loader workers, which keep several batches at once")
-        like = (k, x.shape, x.dtype, x.device, memory_format(x))
-        if self._buffer is None or self._buffer[0] != like:
-            with torch.inference_mode(False):  # a buffer made in inference mode could not be used in training
-                self._buffer = like, rows_like(x, k)
-        return self._buffer[1]

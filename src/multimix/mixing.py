@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import pool
 from .checks import check_precision, is_transformed
 
-# From this many produced numbers per pair on, going pair by pair beats gathering all partners first (measured on CPU).
-PAIR_BY_PAIR = 12_288
+# Samples of this many numbers and more are quicker mixed pair by pair than after gathering all partners (measured on CPU).
+PAIR_BY_PAIR = 20_000
 
 
 def mix(z: Tensor, z_pair: Tensor, m: Tensor) -> Tensor:
@@ -56,21 +57,24 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
 
     ``out`` is filled and returned if given. The memory format of ``z`` is kept.
     """
-    if not can_write_in_place(z):
+    if m.requires_grad or not can_write_in_place(z):
         return into(mix(z, z[partner], m).flatten(0, 1), z, out)
-    out = rows_like(z, len(m)) if out is None else out
-    steps = by_step(out, len(m))
-    m = m.to(z.dtype)
-    if len(m) * z[0].numel() < PAIR_BY_PAIR:
+    k, batch = m.shape[0], z.shape[0]
+    out = rows_like(z, k) if out is None else out
+    if z.numel() < batch * PAIR_BY_PAIR:
         # The partners are gathered where the last step will be, which is then mixed in place: no third buffer.
-        last = steps[-1]
+        last = out if k == 1 else out[-batch:]
         torch.index_select(z, 0, partner, out=last)
-        if len(m) > 1:
-            torch.lerp(z, last, m[:-1], out=steps[:-1])
+        if m.numel() == 1:
+            torch.lerp(z, last, m.item(), out=last)
+            return out
+        m = m.to(z.dtype)
+        if k > 1:
+            torch.lerp(z, last, m[:-1], out=by_step(out[:-batch], k - 1))
         torch.lerp(z, last, m[-1], out=last)
     else:
-        own, pairs = z.unbind(0), partner.tolist()
-        of_pair, weight = steps.unbind(1), m.expand(len(m), len(z), *m.shape[2:]).unbind(1)
+        own, pairs, m = z.unbind(0), partner.tolist(), m.to(z.dtype)
+        of_pair, weight = by_step(out, k).unbind(1), m.expand(k, batch, *m.shape[2:]).unbind(1)
         for i in chain(pairs):
             torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
     return out
@@ -101,13 +105,16 @@ def chain(partner: list[int]) -> list[int]:
 
 
 def rows_like(z: Tensor, k: int) -> Tensor:
-    """Uninitialised ``[K·B, …]`` in the memory format of ``z``."""
-    return torch.empty((k * len(z), *z.shape[1:]), dtype=z.dtype, device=z.device, memory_format=memory_format(z))
+    """Uninitialised ``[K·B, …]`` in the memory format of ``z``: memory that is used again once nobody holds it any more."""
+    shape, order = (k * z.shape[0], *z.shape[1:]), memory_format(z)
+    if can_write_in_place(z) and k * z.numel() * z.element_size() >= pool.LEAST_BYTES:
+        return pool.empty(shape, z.dtype, channels_last=order != torch.contiguous_format)
+    return torch.empty(shape, dtype=z.dtype, device=z.device, memory_format=order)
 
 
 def by_step(rows: Tensor, k: int) -> Tensor:
     """``[K·B, …]`` seen as ``[K, B, …]``, in any memory format."""
-    return rows.view(k, len(rows) // k, *rows.shape[1:])
+    return rows.view(k, rows.shape[0] // k, *rows.shape[1:])
 
 
 def memory_format(z: Tensor) -> torch.memory_format:

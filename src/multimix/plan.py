@@ -13,10 +13,10 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from .checks import check_whole, is_large, is_whole, plain
+from .checks import can_inspect, check_target, check_whole, is_large, is_whole, plain, plain_labels
 from .devices import uploaded, widest_float
 from .mixing import mixed_batch
-from .target import soft_target
+from .target import check_indices, mixed_labels, soft_target
 
 NO_SIZE = torch.Size()
 
@@ -83,8 +83,14 @@ class Plan(ABC):
 
         A dense target ``[B, C, *size]`` is mixed place by place, with the mask of the input.
         """
+        check_target(y)
+        y = plain_labels(y)
+        if y.shape == self.partner.shape and not y.is_floating_point() and not smoothing:
+            mixed = self.mix_indices(y, check_indices(y, num_classes))
+            if mixed is not None:
+                return mixed
         target = soft_target(y, num_classes, smoothing)
-        if len(target) != len(self.partner):
+        if target.shape[0] != self.partner.shape[0]:
             raise ValueError(f"y has {len(target)} rows, the plan was made for a batch of {len(self.partner)}")
         self._check_device("y", target)
         if self.has_places and target.ndim > 2:
@@ -144,12 +150,16 @@ class Plan(ABC):
     def _mix_target(self, target: Tensor) -> Tensor:
         """Rows without places, mixed."""
 
+    def mix_indices(self, label: Tensor, num_classes: int) -> Tensor | None:
+        """``mix_target`` of class indices that have been checked, without one-hot rows in between; None where that cannot be."""
+        return None
+
     def _mix_places(self, target: Tensor) -> Tensor:
         """A target with places, mixed; for plans that do more to inputs than to targets."""
         return self.mix(target)
 
     def _check(self, z: Tensor, out: Tensor | None) -> None:
-        if len(z) != len(self.partner):
+        if z.shape[:1] != self.partner.shape:
             raise ValueError(f"z has {len(z)} samples, the plan was made for a batch of {len(self.partner)}")
         self._check_device("z", z)
         if out is None:
@@ -181,6 +191,12 @@ class Plan(ABC):
 class PairPlan(Plan):
     """Two samples at a time: ``lam`` and ``mask`` are the partner's share, 1 is the partner, and ŷ_k = (1 − λ_k) y + λ_k y'."""
 
+    def mix_indices(self, label: Tensor, num_classes: int) -> Tensor | None:
+        lam, has_own_way = self.lam, type(self)._mix_target is not PairPlan._mix_target
+        if has_own_way or type(label) is not Tensor or not all(map(can_inspect, (label, self.partner, lam))):
+            return None
+        return mixed_labels(label, self.partner, lam, num_classes)
+
     def _mix_target(self, target: Tensor) -> Tensor:
         lam = self.lam
         return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
@@ -194,7 +210,7 @@ class SharePlan(PairPlan):
 
     @property
     def lam(self) -> Tensor:
-        return self.share.expand(-1, len(self.partner))
+        return self.share.expand(-1, self.partner.shape[0])
 
     @property
     def mask(self) -> Tensor:

@@ -19,6 +19,9 @@ from torch import Generator, Tensor
 
 from .checks import check_choice, check_whole
 
+RANKS_APART = 0x9E3779B97F4A7C15
+IS_DISTRIBUTED = torch.distributed.is_available()
+
 
 def resolved(generator: torch.Generator | None, *, ranks_alike: bool = False) -> torch.Generator:
     """The generator to draw from: the given one, or a new one for this call, seeded from torch's CPU stream and the rank.
@@ -26,7 +29,9 @@ def resolved(generator: torch.Generator | None, *, ranks_alike: bool = False) ->
     With ``ranks_alike`` the rank has no influence: for the first weights of networks that all ranks train together.
     """
     if generator is None:
-        return seeded(int(torch.empty((), dtype=torch.int64, device="cpu").random_()), 0 if ranks_alike else rank())
+        drawn = torch.empty((), dtype=torch.int64, device="cpu").random_()
+        # No hash as for seeds that people choose: the number is random already, and ranks need only differ.
+        return torch.Generator().manual_seed((int(drawn) + (0 if ranks_alike else RANKS_APART * rank())) % 2**63)
     if not hasattr(generator, "device"):
         raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}")
     if generator.device.type != "cpu":
@@ -44,9 +49,8 @@ def seeded(*parts: int) -> torch.Generator:
 
 def rank() -> int:
     """This process's distributed rank: that of its group, or what torchrun says (spawned workers have no group), or 0."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
+    if IS_DISTRIBUTED and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
     said = os.environ.get("RANK", "0")
     return int(said) if said.isdecimal() else 0
 
@@ -118,11 +122,20 @@ def sample_path(
     check_whole("rows", rows)
     if beta is not None:
         check_second(beta, sampler)
+    return drawn_path(k, alpha, beta, rows, sampler, generator)
+
+
+def drawn_path(
+    k: int, alpha: float, beta: float | None, rows: int, sampler: Sampler, generator: Generator | None = None
+) -> Tensor:
+    """:func:`sample_path` for options that have been checked."""
     if alpha == 0:
         return torch.zeros(k, rows, dtype=torch.float64, device="cpu")
     if sampler == "grid":
         return (torch.arange(1, k + 1, dtype=torch.float64, device="cpu") / (k + 1)).unsqueeze(1).expand(k, rows)
     generator = resolved(generator)
+    if sampler == "iid" and rows == 1:
+        return _one_path(k, alpha, alpha if beta is None else beta, generator)
     if sampler == "iid":
         log_odds = _log_odds((k, rows), alpha, generator, beta)
         log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
@@ -182,6 +195,22 @@ def _as_tensor(name: str, what: str, values: Any) -> Tensor:
 def is_integer(values: Tensor) -> bool:
     """Whether ``values`` are whole numbers; True and False are none."""
     return not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
+
+
+def _one_path(k: int, alpha: float, beta: float, generator: Generator) -> Tensor:
+    """``[K, 1]``: sorted draws as :func:`_log_odds` makes them, in Python's numbers: calls of torch take longer than the work."""
+    shapes = [alpha] * k + [beta] * k
+    above = torch.tensor([shape + 1 for shape in shapes], dtype=torch.float64, device="cpu")
+    gamma = torch._standard_gamma(above, generator=generator).tolist()
+    uniform = torch.rand(2 * k, dtype=torch.float64, generator=generator, device="cpu").tolist()
+    log_gamma = [math.log(g) + math.log1p(-u) / shape for g, u, shape in zip(gamma, uniform, shapes, strict=True)]
+    # Beyond ±40 λ is at an edge anyway, and the exponential might overflow.
+    odds = sorted(math.exp(max(-40.0, min(log_gamma[i] - log_gamma[k + i], 40.0))) for i in range(k))
+    lam, least, most = [], EDGE, 1 - EDGE - GAP * (k - 1)
+    for i, ratio in enumerate(odds):  # :func:`_apart`
+        least = max(least, min(ratio / (1 + ratio) - GAP * i, most))
+        lam.append([least + GAP * i])
+    return torch.tensor(lam, dtype=torch.float64, device="cpu")
 
 
 def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator, beta: float | None = None) -> Tensor:

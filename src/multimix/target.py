@@ -1,8 +1,10 @@
 """Labels of any kind → what a loss can be averaged over; label smoothing."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from . import pool
 from .checks import can_inspect, check_share, check_target, check_whole, plain_labels
 
 
@@ -53,14 +55,39 @@ def _multi_hot(y: Tensor) -> Tensor:
     return y.float()
 
 
-def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
+def check_indices(label: Tensor, num_classes: int | None) -> int:
+    """``num_classes``, or ValueError unless ``label`` holds indices of so many classes."""
     if label.dtype == torch.bool:
         raise ValueError("y of shape [B] must hold class indices or real values, got torch.bool; use y.long() or y.float()")
     if num_classes is None:
         raise ValueError("class indices need num_classes to become a target (for real values use y.float())")
     check_whole("num_classes", num_classes, 2)
     # On an accelerator an index out of range is left to scatter, which fails there too.
-    if can_inspect(label) and not 0 <= int(label.min()) <= int(label.max()) < num_classes:
-        raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {int(label.min())} … {int(label.max())}")
+    if can_inspect(label):
+        low, high = (int(end) for end in label.aminmax())
+        if low < 0 or high >= num_classes:
+            raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {low} … {high}")
+    return num_classes
+
+
+def mixed_labels(label: Tensor, partner: Tensor, lam: Tensor, num_classes: int) -> Tensor | None:
+    """``[K·B, C]``: 1 − λ_k for the class of a sample and λ_k for that of its partner; None if NumPy cannot do it.
+
+    To the last bit what mixing one-hot rows gives: the two shares of one class add up to exactly 1 however they are rounded.
+    """
+    dtype = torch.get_default_dtype()
+    if lam.requires_grad or dtype not in pool.NUMPY:
+        return None
+    k, batch = lam.shape
+    rows = pool.zeros((k * batch, num_classes), dtype)
+    steps, share = rows.numpy().reshape(k, -1), lam.numpy().astype(pool.NUMPY[dtype])
+    first, own = np.arange(0, batch * num_classes, num_classes), label.numpy()
+    steps[:, first + own] = 1 - share
+    steps[:, first + own[partner.numpy()]] += share
+    return rows
+
+
+def _one_hot(label: Tensor, num_classes: int | None) -> Tensor:
+    num_classes = check_indices(label, num_classes)
     one_hot = torch.zeros(len(label), num_classes, *label.shape[1:], device=label.device)
     return one_hot.scatter_(1, label.long().unsqueeze(1), 1.0)

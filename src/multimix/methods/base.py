@@ -18,8 +18,9 @@ from ..batch import Batch, Criterion, Mixed
 from ..checks import check_batch, check_choice, check_finite, check_share, check_whole, plain
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import input_saliency
-from ..sampling import Sampler, check_path_options, checked_partner, checked_path, random_partner, resolved, sample_path
+from ..sampling import Sampler, check_path_options, checked_partner, checked_path, drawn_path, random_partner, resolved
 
+PLAIN = (int, float, str, type(None))
 WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
     "noise": ", which mixed_logits, mixed_loss and Mix(…, model=) make with the model",
@@ -231,7 +232,7 @@ class PairMethod(PathMethod):
     def path(self, x: Tensor, generator: Generator) -> Tensor:
         """``lam [K, 1 or B]``, drawn where the caller gives none."""
         rows = len(x) if self.per_pair else 1
-        return sample_path(self.k, self.alpha, rows=rows, sampler=self.sampler, generator=generator)
+        return drawn_path(self.k, self.alpha, None, rows, self.sampler, generator)
 
     @abstractmethod
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
@@ -308,7 +309,11 @@ def unmixed_plan(x: Tensor) -> PairPlan:
 
 def descriptions(method: Method) -> dict[str, NewNetwork]:
     """The options of a method that hold only the description of a network."""
-    return {name: value for name, value in vars(method).items() if isinstance(value, NewNetwork)}
+    return {
+        name: value
+        for name, value in vars(method).items()
+        if not isinstance(value, PLAIN) and isinstance(value, NewNetwork)  # the first is quick to ask
+    }
 
 
 def trained_parameters(method: Method) -> list[nn.Parameter]:
@@ -317,5 +322,6 @@ def trained_parameters(method: Method) -> list[nn.Parameter]:
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:
-    # Only where it is needed: the context slows every call of torch down.
-    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+    # Only where it is needed: the context slows every call of torch down. A default device is a mode of torch's functions.
+    no_mode = torch._C._len_torch_function_stack() == 0
+    return nullcontext() if no_mode or torch.get_default_device().type == "cpu" else torch.device("cpu")
