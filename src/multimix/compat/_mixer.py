@@ -1,6 +1,6 @@
 """What the adapters share: a method in use, with what it carries from one batch to the next."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -81,3 +81,20 @@ class Mixer:
             self.method.after_step(self._model)
         for weight in trained_parameters(self.method) if clear else ():
             weight.grad = None
+
+
+def run_instead(model: nn.Module, forward: Callable[..., Any]) -> None:
+    """The next call of ``model``, if it is in training mode, runs ``forward``, which may call ``model`` itself.
+
+    So mixing happens when the framework calls the model, under its autocast and inside DistributedDataParallel's pass.
+    """
+    own = model.__dict__.get("forward")
+
+    def once(*args: Any, **options: Any) -> Any:
+        if own is None:
+            del model.forward
+        else:
+            model.forward = own
+        return forward(*args, **options) if model.training else model.forward(*args, **options)
+
+    model.forward = once
