@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 MAKEFLAGS += --jobs=2
 
-.PHONY: demo test test-all check compile docs docs-tables package bench clean
+.PHONY: demo test test-all check compile docs docs-tables package bench soak clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
@@ -53,6 +53,10 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/masks.py
 	$(BIN)/python benchmarks/comixup.py
 	$(BIN)/python benchmarks/memory.py
+
+# Proof at scale, hours on one core, each part by itself with e.g. SOAK="--kills 20 --calls 0 --steps 0 --runs 0 --flips 0".
+soak: compile
+	$(BIN)/python tools/soak.py $(SOAK)
 
 clean:
 	rm -rf $(VENV) build dist site multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance

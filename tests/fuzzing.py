@@ -139,7 +139,7 @@ def is_odd(x):
 
 def is_large(x):
     """Whether a model's own numbers may overflow for it, as for 1e30, in float16 earlier."""
-    return is_odd(x) or bool((x.double().abs() > 1e4).any())
+    return is_odd(x) or x.is_complex() or bool((x.double().abs() > 1e4).any())
 
 
 def labels(draw, batch, say, classes=3):

@@ -33,6 +33,10 @@ def exact_mix(z: Tensor | float, z_pair: Tensor | float, m: Tensor | float) -> T
         raise ValueError(
             f"z and z_pair must have one floating-point type, m be real, got {z.dtype}, {z_pair.dtype} and {m.dtype}"
         )
+    # A single number goes with any device.
+    m = m.to(z.device) if m.ndim == 0 else m
+    if not z.device == z_pair.device == m.device:
+        raise ValueError(f"z, z_pair and m must be on one device, got {z.device}, {z_pair.device} and {m.device}")
     try:
         torch.broadcast_shapes(z.shape, z_pair.shape, m.shape)  # type: ignore[no-untyped-call]
     except RuntimeError:
@@ -47,6 +51,8 @@ def exact_mix(z: Tensor | float, z_pair: Tensor | float, m: Tensor | float) -> T
 def _as_numbers(name: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor | Real):
         raise TypeError(f"{name} must be a torch.Tensor or a number, got {type(value).__name__}")
+    if isinstance(value, Tensor) and value.layout != torch.strided:
+        raise ValueError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
     numbers = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.get_default_dtype())
     check_precision(name, numbers)
     return numbers

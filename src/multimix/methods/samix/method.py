@@ -125,6 +125,7 @@ class SAMix(PairMethod):
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         assert isinstance(self.block, MaskNetwork)
+        check_spatial(batch.x, "SAMix")
         told: dict[str, Tensor] = {}
         if self.train_block or "features" not in batch.given:
             told["features"] = self.block.features(batch.x)
