@@ -3,8 +3,8 @@
     make soak                                              # all of it
     python tools/soak.py --kills 20 --calls 0 --steps 0 --runs 0 --flips 0   # some of one part
 
-Every part keeps its counts in OUT/PART.json. Kills, calls and flips go on from there when started again, up to the number asked for
-(to begin anew, remove the file). The table at the end has all parts that were ever run there.
+Every part keeps its counts in OUT/PART.json. Kills, calls and flips go on from there when started again, up to the number asked
+for (to begin anew, remove the file). The table at the end has all parts that were ever run there.
 """
 
 import argparse
