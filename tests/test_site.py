@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import multimix as mm
-from browser import in_browser, in_frame
+from browser import CHROMIUM, FLAGS, in_browser, in_frame
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -103,3 +103,13 @@ def test_pages_fit(site, name, width):
     assert found["widths"][1] <= found["widths"][0]
     assert all(request.startswith("file:") for request in found["requests"]), found["requests"]
     assert all(found["pictures"])
+
+
+@in_browser
+def test_search_works_from_disk(site, tmp_path):
+    """Without a server, and so without workers."""
+    address = f"{(site / 'index.html').as_uri()}?q=puzzle"
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}", address]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert re.search(r"\d+ matching documents", dom)
+    assert 'methods/puzzlemix.html?h=puzzle"' in dom
