@@ -24,6 +24,7 @@ Try it:
   multimix points --quick                    SageMix, K = 1 and 5, on clouds of points
   multimix variance --quick                  the gradient variance and the paper's propositions
   multimix look                              the K steps of every method on two pictures
+  multimix compare FOLDER                    which mixing is best for your own pictures
   multimix list                              recipes, methods, networks, data sets
   multimix data check FOLDER                 what is in a folder of data sets
   multimix train RECIPE --scale smoke        train what a table or figure of the paper compares
@@ -39,7 +40,7 @@ Try it:
 
 
 COMMANDS = (
-    *("data", "demo", "digits", "evaluate", "figure", "list", "look", "points"),
+    *("compare", "data", "demo", "digits", "evaluate", "figure", "list", "look", "points"),
     *("report", "reproduce", "sweep", "table", "train", "transfer", "variance"),
 )
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import tyro
 
-        if given[:1] in (["train"], ["sweep"]):
+        if given[:1] in (["train"], ["sweep"], ["compare"]):
             run_with_fields(given[0], given[1:])
         elif given and given[0] in COMMANDS:
             tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=given[1:])

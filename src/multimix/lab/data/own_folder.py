@@ -1,7 +1,7 @@
 """A user's own folder as a data set: read, checked, and divided into what is learnt from and what is tested on."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from ...sampling import seeded
 from .datasets import IMAGENET_MEAN, IMAGENET_STD, DataSet, Files, Images, Splits, register
 from .own_files import read_sound, read_square
-from .own_layout import WHOLE, Kind, Listed, list_folder
+from .own_layout import WHOLE, Kind, Listed, list_folder, readable
 from .reading import BadFile, Format, read_all, read_array
 from .speech import FORMAT as SPECTROGRAM
 
@@ -53,12 +53,13 @@ def read_folder(
         raise ValueError(f"data.most must be at least 2, one to learn from and one to be tested on, got {most}")
     listed = list_folder(folder, kind)
     read = {part: _read(listed.at_most(most, seed), part, kind, side or SIDE, cache, skip_bad, workers) for part in listed.paths}
-    notes = [*listed.notes]
     if WHOLE in read:
         parts, said = _divided(read[WHOLE], listed, seed)
     else:
         parts, said = _without_tested(read["train"], read["test"])
-    return OwnSplits(f"the folder {listed.root}", parts, (*notes, *said, *_few(parts, kind)), divided=WHOLE in read)
+    notes = [readable(sentence) for sentence in (*listed.notes, *said, *_few(parts, kind))]
+    parts = {part: replace(split, skipped=tuple(map(readable, split.skipped))) for part, split in parts.items()}
+    return OwnSplits(f"the folder {listed.root}", parts, tuple(notes), divided=WHOLE in read)
 
 
 def _read(listed: Listed, part: str, kind: Kind, side: int, cache: str | Path | None, skip_bad: bool, workers: int) -> Images:
@@ -78,9 +79,7 @@ def _divided(whole: Images, listed: Listed, seed: int) -> tuple[dict[str, Images
         digests, labels = _digests(whole.pixels), whole.labels.tolist()
         torn = sum(labels[row] != labels[first[digest]] for row, digest in enumerate(digests))
         among = f" ({torn:,} of them of another class than the one that is kept)" if torn else ""
-        notes.append(
-            f"{len(whole) - len(kept):,} samples are copies of others, bit for bit after decoding, and were left out{among}"
-        )
+        notes.append(f"{len(whole) - len(kept):,} samples, copies of others bit for bit after decoding, were left out{among}")
     rows = kept[torch.randperm(len(kept), generator=seeded(DIVIDING, seed))]
     counts = torch.bincount(whole.labels[kept], minlength=len(whole.classes))
     if int((counts > 0).sum()) < 2 or int(counts.max()) < 2:
@@ -109,7 +108,7 @@ def _without_tested(train: Images, test: Images) -> tuple[dict[str, Images], lis
         raise BadFile(
             f"train/ must have samples of at least two classes that are not in test/ as well, {copies:,} of {len(train):,} are"
         )
-    note = f"{copies:,} samples of train/ are in test/ as well, bit for bit after decoding, and were left out of train/"
+    note = f"{copies:,} of the samples in train/ are in test/ as well, bit for bit after decoding, and were left out of train/"
     return {"train": train.take(torch.tensor(rows)), "test": test}, [note]
 
 

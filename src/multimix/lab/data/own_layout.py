@@ -60,8 +60,8 @@ class Tree(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of its class; the same for both ways of writing an accent."""
-        return unicodedata.normalize("NFC", self.path.name)
+        """That of its class: the same for both ways of writing an accent, and readable if it is no UTF-8."""
+        return unicodedata.normalize("NFC", readable(self.path.name))
 
     def below(self) -> list[str]:
         """All wanted files in it, however deep."""
@@ -70,6 +70,11 @@ class Tree(NamedTuple):
     def others(self) -> list[str]:
         """Names of all other files in it."""
         return [*self.other, *(name for folder in self.folders for name in folder.others())]
+
+
+def readable(words: str) -> str:
+    """Words that can be written: bytes of a file's name that are no UTF-8 become question marks."""
+    return words.encode("utf-8", "replace").decode()
 
 
 def kind_of(folder: str | Path) -> Kind:
@@ -188,21 +193,17 @@ def _check_classes(tree: Tree, classes: Sequence[str], kind: Kind) -> None:
 def _odd(tree: Tree, part: str, number: Mapping[str, int], kind: Kind) -> list[str]:
     """What in a part belongs to no class, in sentences."""
     where, notes = "" if part == WHOLE else f" in {tree.name}/", []
-    missing = [name for name in number if name not in {sub.name for sub in tree.folders}]
     strange = [sub.name for sub in tree.folders if sub.name not in number]
     if tree.files:
-        notes.append(f"{len(tree.files):,} {kind}{where} lie outside the folders of the classes and were passed over")
+        notes.append(f"{len(tree.files):,} of the {kind}{where} outside the folders of the classes: passed over")
     if tree.empty:
-        notes.append(f"{len(tree.empty)} folders{where} have no {kind} and are no classes: {_named(tree.empty)}")
-    if missing:
-        notes.append(f"{len(missing)} classes have no {kind}{where}: {_named(missing)}")
+        notes.append(f"no {kind} in {len(tree.empty):,} of the folders{where}, which are no classes then: {_named(tree.empty)}")
     if strange:
-        notes.append(
-            f"{len(strange)} classes{where} are not in train/ and were left out, since they cannot be learnt: {_named(strange)}"
-        )
+        left = f"{len(strange)} of the classes{where} are missing in train/"
+        notes.append(f"{left} and were left out, since they cannot be learnt: {_named(strange)}")
     others = tree.others()
     if others:
-        notes.append(f"{len(others):,} other files{where} were passed over: {_named(others)}")
+        notes.append(f"{len(others):,} of the files{where} have other endings and were passed over: {_named(others)}")
     return notes
 
 

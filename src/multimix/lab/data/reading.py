@@ -201,7 +201,7 @@ def _digest(files: Files, form: Format) -> str:
             state = f"{stat.st_size} {stat.st_mtime_ns}"
         except OSError:
             state = "missing"
-        digest.update(f"{path}\0{state}\n".encode())
+        digest.update(os.fsencode(path) + f"\0{state}\n".encode())
     return digest.hexdigest()[:16]
 
 
