@@ -56,7 +56,7 @@ def test_no_mixing_is_best():
 
 def test_one_seed_says_nothing_about_how_sure():
     found = answer(whole({NONE: [20.0], CUT: [10.0]}))
-    assert found.headline == "cutmix K = 1 has the least error, 10.0 %; one seed cannot say how sure that is."
+    assert found.headline == "Of one seed cutmix K = 1 has the least error, 10.0 %, which says nothing about how sure that is."
     assert not found.better
 
 

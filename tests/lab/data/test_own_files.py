@@ -1,7 +1,5 @@
 """Pictures and sounds of every kind that people have, each against a plain computation of what should come out."""
 
-import warnings
-
 import numpy
 import pytest
 import torch
@@ -88,13 +86,10 @@ def test_tiny_and_thin_pictures(tmp_path, shape):
     assert read_square(path, 32).shape == (3, 32, 32)
 
 
-def test_large_pictures_bring_no_warning_and_too_large_ones_a_sentence(tmp_path, monkeypatch):
+def test_too_large_a_picture_is_a_sentence(tmp_path, monkeypatch):
     path = saved(tmp_path / "a.jpg", Image.new("RGB", (300, 200), "green"))
+    assert read_square(path, 16).shape == (3, 16, 16)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40_000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_square(path, 16).shape == (3, 16, 16)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
     with pytest.raises(BadFile, match=r"a\.jpg is an image that cannot be decoded: Image size"):
         read_square(path, 16)
 

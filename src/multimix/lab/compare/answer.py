@@ -92,8 +92,8 @@ def call(method: Method) -> str:
 
 def _headline(best: Line, none: Line | None, test: Compared | None, better: bool) -> str:
     error = f"{_mean(best):.1f} %"
-    if none is None or (best is not none and test is None):
-        return f"{words(best)} has the least error, {error}; one seed cannot say how sure that is."
+    if none is None or test is None:
+        return f"Of one seed {words(best)} has the least error, {error}, which says nothing about how sure that is."
     if best is none:
         return f"No mixing has the least error, {error}: none of the methods tried is better on these data."
     if better:

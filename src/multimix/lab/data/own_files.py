@@ -22,7 +22,7 @@ def read_square(path: str, side: int) -> Tensor:
     Of an animation it is the first frame. What is transparent becomes white; 16 bits become 8.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of strange EXIF, and of sizes that Pillow only doubts
+        warnings.simplefilter("ignore")  # of strange EXIF, say
         with open_picture(path) as picture:
             picture.draft("RGB", (2 * side, 2 * side))  # large JPEGs at a half or a quarter
             return torch.from_numpy(numpy.array(as_square(picture, side))).permute(2, 0, 1).contiguous()
