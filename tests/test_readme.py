@@ -16,7 +16,11 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # cards, in docs/methods, have test_cards.py
-ELSEWHERE = {"adapters.md": "adapter_pages.py", "extending.md": "methods/test_registry.py"}
+ELSEWHERE = {
+    "adapters.md": "adapter_pages.py",
+    "extending.md": "methods/test_registry.py",
+    "own-data.md": "lab/compare/test_compare.py",
+}
 RUN_HERE = [
     page for page in PAGES if BLOCK.search(page.read_text()) and page.parent.name != "methods" and page.name not in ELSEWHERE
 ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from PIL import Image
 from browser import in_browser, in_frame
 from multimix.lab import cli
 from multimix.lab.compare import budget, run
-from multimix.lab.compare.own_dataset import compare_data, write_folder
+from multimix.lab.compare.own_dataset import write_folder
 from multimix.lab.compare.run import compare_folder
 from multimix.lab.data import read
 from multimix.lab.data.own_folder import read_folder
@@ -86,21 +87,21 @@ def test_the_page_answers(compared, tmp_path, width):
     seen = in_frame(page, width, tmp_path)
     assert seen["requests"] == []
     assert seen["widths"][1] <= seen["widths"][0], "nothing is wider than the screen"
-    assert len(seen["pictures"]) >= 4
-    assert all(seen["pictures"])
-    text = seen["text"]
+    text, source = seen["text"], page.read_text()
     assert "Which mixing is best for my photos?" in text
     assert found.answer.headline in text
-    assert "grün <b>" in text
     for words in (
         "Use it",
         "How they compare",
         "Your samples, mixed",
         "Calibration",
         "Classes that gain and lose",
-        "1 file could not",
+        "Your folder",
     ):
         assert words in text
+    assert "grün &lt;b&gt;" in source
+    assert "1 file could not be read and was left out" in source
+    assert source.count("<image") >= 2 * 8, "samples of both ways of training"
 
 
 @pytest.mark.slow
@@ -222,14 +223,14 @@ def test_no_folder(tmp_path, capsys):
 class Pairs(torch.utils.data.Dataset):
     classes = ("a/b", "c")
 
-    def __init__(self, kind):
-        self.kind = kind
+    def __init__(self, kind, first=0):
+        self.kind, self.first = kind, first
 
     def __len__(self):
         return 6
 
     def __getitem__(self, i):
-        pixels = torch.from_numpy(numpy.random.default_rng(i).integers(0, 256, (3, 9, 7), dtype=numpy.uint8))
+        pixels = torch.from_numpy(numpy.random.default_rng(self.first + i).integers(0, 256, (3, 9, 7), dtype=numpy.uint8))
         picture = {"uint8": pixels, "float": pixels / 255, "pillow": Image.fromarray(pixels.permute(1, 2, 0).numpy())}[self.kind]
         return picture, torch.tensor(i % 2)
 
@@ -283,10 +284,16 @@ def test_samples_that_are_no_pictures(tmp_path, sample, sentence):
 
 
 @pytest.mark.slow
-def test_data_sets_are_compared(tmp_path):
-    _, found = compare_data(Pairs("float"), out=tmp_path, **{**SMALL, "seeds": 1}, note=lambda words: None)
+def test_the_python_of_the_page_on_own_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text()
+    names = {"train_set": Pairs("float"), "test_set": Pairs("uint8", 100)}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "own-data.md", "exec"), names)
+    found = names["found"]
     assert found.splits["train"].classes == ("a_b", "c")
-    assert (len(found.splits["train"]), len(found.splits["test"])) == (4, 2)
+    assert (len(found.splits["train"]), len(found.splits["test"])) == (6, 6)
+    assert found.answer.headline in capsys.readouterr().out
 
 
 def test_the_recipe_trains_and_evaluates_a_folder(photos, tmp_path, capsys):

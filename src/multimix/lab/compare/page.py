@@ -10,10 +10,10 @@ from ..recipes.base import counts_k
 from ..results import report_tables as tables
 from ..results.comparison import compare
 from ..results.figures.style import BLUE, GREY, VERMILION, panels, save
-from ..results.page import details, document, heading, notes, paragraph, picture, preformatted
+from ..results.page import beside, document, drawing, notes, paragraph, preformatted, section
 from ..results.report import calibration_parts, reliability, sample_pictures
 from ..results.rows import BASELINE, ECE, Aggregate, Line
-from ..results.table import NOTHING, Cell, Table, counted, difference_cell, mean_cell, short, signed
+from ..results.table import NOTHING, SPREAD, Cell, Table, counted, difference_cell, mean_cell, short, signed
 from ..terminal import duration
 from .answer import FIELD, code, words
 from .plan import Comparison, plan_words
@@ -26,33 +26,42 @@ def compare_page(found: Comparison) -> tuple[str, dict[str, bytes]]:
     whole, said = found.whole, found.answer
     samples = sample_pictures(whole, found.setup.folder, [found.setup.network])
     diagrams, forest = reliability(whole), _forest(whole)
-    alt = "Error of every method minus that of no mixing, with 95 % intervals"
+    use = code(_method(found, said.advice), said.advice.arm, said.advice.k)
     parts = [
-        heading("The answer"),
         *(paragraph(sentence, finding=True) for sentence in said.sentences),
         *(paragraph(sentence) for sentence in found.notes),
-        *(
-            heading("Use it"),
-            paragraph(_use(found)),
-            preformatted(code(_method(found, said.advice), said.advice.arm, said.advice.k)),
+        section("Use it", paragraph(_use(found)), preformatted(use), unfolded=True),
+        section("How they compare", *results_table(whole).html(), unfolded=True),
+        section(
+            "Your samples, mixed", beside(*(drawing(content, caption, caption) for caption, content in samples)), unfolded=True
         ),
-        *(heading("How they compare"), *results_table(whole).html()),
-        *([picture(forest["differences.png"], alt, "Below 0 is better than no mixing.")] if forest else []),
-        *_classes(whole, said.mixing),
-        *([heading("Your samples, mixed")] if samples else []),
-        *(picture(content, caption, caption, small=True) for caption, content in samples),
+        section("Classes that gain and lose", *_classes(whole, said.mixing)),
         *calibration_parts(whole, diagrams),
-        *(heading("Cost, and how the budget was divided"), *_budget(found)),
-        *(heading("Your folder"), *_folder(found)),
-        *(
-            heading("Settings"),
-            details("All settings and versions", "".join([*tables.settings(whole), tables.environments(whole)])),
+        section("Cost, and how the budget was divided", *_budget(found)),
+        section("Your folder", *_folder(found), unfolded=bool(found.splits.notes)),
+        section("Settings", *tables.settings(whole)),
+        section(
+            "How it was made",
+            tables.environments(whole),
+            paragraph("The same command goes on where it was stopped, and makes this page again:"),
+            preformatted(_command(found)),
         ),
-        *(paragraph("The same command goes on where it was stopped, and makes this page again:"), preformatted(_command(found))),
     ]
     title = f"Which mixing is best for {found.setup.folder.resolve().name}?"
-    pictures = {f"samples-{i}.png": content for i, (_, content) in enumerate(samples, start=1)}
-    return document(title, said.headline, parts, contents=True), {**forest, **diagrams, **pictures}
+    alt = "Error of every method minus that of no mixing, with 95 % intervals over seeds; below 0 is better."
+    figure = drawing(forest["differences.svg"], alt, alt) if forest else ""
+    pictures = {f"samples-{i}.svg": content for i, (_, content) in enumerate(samples, start=1)}
+    page = document(title, _lead(found), parts, headline=said.headline, figure=figure)
+    return page, {**forest, **diagrams, **pictures}
+
+
+def _lead(found: Comparison) -> str:
+    train, test = (len(found.splits[part]) for part in ("train", "test"))
+    runs = counted(sum(len(line.seeds) for line in found.whole.trained), "run")
+    return (
+        f"{train:,} {found.setup.kind} of {len(found.splits['train'].classes)} classes to learn from, {test:,} to be tested on; "
+        f"{runs} of {found.plan.division.epochs} epochs."
+    )
 
 
 def results_table(whole: Aggregate) -> Table:
@@ -68,9 +77,9 @@ def results_table(whole: Aggregate) -> Table:
         times = f"{spent / base:.1f}" if spent and base else NOTHING
         cells = [mean_cell(line.summary(FIELD)), difference_cell(test and test.paired), p, mean_cell(line.summary(ECE)), times]
         body.append([words(line), str(len(line.seeds)), *cells])
-    heads = ["", "seeds", "error %", "minus no mixing", "p (Holm)", "ECE %", f"cost ({whole.timed}, no mixing = 1)"]
+    heads = ["training", "seeds", "error %", "minus no mixing", "p (Holm)", "ECE %", f"cost ({whole.timed}, no mixing = 1)"]
     said = [
-        "error of the last epoch on what is tested on; ±: 95 % t-interval over seeds, which start alike for all methods",
+        f"error of the last epoch on what is tested on; {SPREAD}; seeds start alike for all",
         "minus no mixing: paired over seeds, in points, below 0 is better; p (Holm) is corrected for all comparisons made",
     ]
     return Table("comparison", heads, body, said)
@@ -107,12 +116,12 @@ def _classes(whole: Aggregate, mixing: Line) -> list[str]:
     every = counted(len(changes), "class", "es")
     sentence = f"With {words(mixing)} the error of {len(better)} of {every} is lower, of {len(worse)} higher."
     note = "error in per cent, all seeds together; with few samples of a class most changes are chance"
-    parts = [heading("Classes that gain and lose"), paragraph(sentence)]
+    parts = [paragraph(sentence)]
     if len(body) <= 2 * MOST_CLASSES + 2:
         return [*parts, *Table("classes", heads, body, [note]).html()]
     ends = [*body[:MOST_CLASSES], *body[-MOST_CLASSES:]]
     parts += Table("classes", heads, ends, [note, f"the {MOST_CLASSES} that gain and lose most"]).html()
-    return [*parts, details(f"All {len(body)} classes", "".join(Table("classes", heads, body).html()))]
+    return [*parts, section(f"All {len(body)} classes", *Table("classes", heads, body).html())]
 
 
 def _forest(whole: Aggregate) -> dict[str, bytes]:
@@ -121,7 +130,7 @@ def _forest(whole: Aggregate) -> dict[str, bytes]:
     if not tests:
         return {}
     tests.sort(key=lambda one: -one.paired.mean)
-    figure, [[axes]] = panels((6.4, 1.1 + 0.36 * len(tests)))
+    figure, [[axes]] = panels((5.4, 1.1 + 0.36 * len(tests)))
     axes.axvline(0, color=GREY, lw=1)
     for place, one in enumerate(tests):
         mean, half = one.paired.mean, one.paired.half if one.paired.half == one.paired.half else 0.0
@@ -129,7 +138,7 @@ def _forest(whole: Aggregate) -> dict[str, bytes]:
         axes.errorbar(mean, place, xerr=half, fmt="o", color=colour, capsize=3, ms=5)
     axes.set_yticks(range(len(tests)), [one.line for one in tests])
     axes.set_ylim(-0.6, len(tests) - 0.4)
-    axes.set_xlabel("error minus that of no mixing, in points (95 % intervals over seeds)", fontsize=8)
+    axes.set_xlabel("error minus that of no mixing, in points")
     return save("differences", figure)
 
 
@@ -162,7 +171,7 @@ def _budget(found: Comparison) -> list[str]:
         f"{plan_words(found.setup, asked, plan)}. This time the command took {duration(found.took)}. Every run gets as many "
         "updates as every other: K > 1 therefore gets K times the mixtures, and the time that they take."
     )
-    heads = ["", "ms an update (measured before)", "updates of a run", "runs", "training of a run"]
+    heads = ["training", "ms an update (measured before)", "updates of a run", "runs", "training of a run"]
     left = [f"{arm} K = {k} was left out: {why}" for (arm, k), why in plan.broken.items()]
     return [paragraph(sentence), *Table("budget", heads, body, left).html()]
 
@@ -190,7 +199,7 @@ def _folder(found: Comparison) -> list[str]:
     body = [[name, *(f"{counts[part][label]:,}" for part in counts)] for label, name in enumerate(classes)]
     body.append(["all", *(f"{sum(counts[part]):,}" for part in counts)])
     skipped = list(dict.fromkeys(sentence for part in splits.parts.values() for sentence in part.skipped))
-    bad = details(
+    bad = section(
         f"{counted(len(skipped), 'file')} could not be read and {'was' if len(skipped) == 1 else 'were'} left out", notes(skipped)
     )
     table = Table("classes", ["class", *counts], body)
@@ -200,7 +209,7 @@ def _folder(found: Comparison) -> list[str]:
         ),
         notes(splits.notes),
         *([bad] if skipped else []),
-        details(f"Samples of all {len(classes)} classes", "".join(table.html())) if len(classes) > 12 else "".join(table.html()),
+        *([section(f"Samples of all {len(classes)} classes", *table.html())] if len(classes) > 12 else table.html()),
     ]
 
 

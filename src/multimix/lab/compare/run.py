@@ -207,6 +207,6 @@ def _train(planned: Sequence[Planned], setup: Setup, asked: Asked, plan: Plan, o
         notes += [f"{failure.run.arm} K = {failure.run.k}, seed {seed}, failed: {failure.reason}" for failure in failures]
         slowest = max(slowest, time.monotonic() - begun)
         left = (asked.seeds - seed - 1) * slowest
-        if left > 0:
+        if left >= 1:
             note(f"seed {seed + 1} of {asked.seeds} is done, about {duration(left)} left")
     return notes
