@@ -12,7 +12,7 @@ import multimix
 ROOT = Path(__file__).parents[1]
 ADDRESS = "https://github.com/multimix/multimix"
 
-# Every module of the package, where nothing that only POSIX has can be imported. Plug-ins for clusters are left out if not installed.
+# Every module of the package where nothing can be imported that only POSIX has. What needs packages that are missing is left out.
 EVERYTHING = """
 import importlib, pkgutil, sys
 
