@@ -13,7 +13,7 @@ from .cases import LEFT_OUT, obstacle, train_ahead, words
 from .figure import Row, figure
 from .page import POSITIONS, Card, page
 from .pictures import SIZES, read_picture
-from .steps import ends, steps, takes_lam
+from .steps import Steps, ends, steps, takes_lam
 
 MOST_STEPS = 40
 
@@ -38,7 +38,7 @@ def write_look(
     """
     few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     _check_options(k, size, seed)
-    chosen = choose_methods(methods, size, note)
+    chosen, left_out = choose_methods(methods, size, note), {} if methods else _left_out()
     a, b = _picture(a, size, "a"), _picture(b, size, "b")
     many = [i / (POSITIONS - 1) for i in range(POSITIONS)]
     out = Path(out)
@@ -52,10 +52,12 @@ def write_look(
         rows.append(Row(method.name, first, at_few, last, remark.short))
         fine = steps(method, a, b, many, seed=seed) if takes_lam(method) else at_few
         sentence = (type(method).__doc__ or "").strip().splitlines()[0]
-        cards.append(Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole))
+        cards.append(
+            Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole + _same_steps(fine))
+        )
     try:
         write_atomically(png, figure(rows))
-        write_atomically(html, page(a, b, cards).encode())
+        write_atomically(html, page(a, b, cards, left_out).encode())
     except OSError as error:
         raise OSError(f"cannot write into {str(out)!r}: {error.strerror}") from error
     return png, html
@@ -67,13 +69,27 @@ def choose_methods(names: Sequence[str], size: int, note: Callable[[str], None])
     for name in names:
         if reason := obstacle(entry(name)):
             raise ValueError(f"{name} cannot be shown: {reason}")
-    for known in () if names else entries():
-        reason = obstacle(known)
-        if reason is None:
-            chosen.append(known)
-        elif reason not in LEFT_OUT:
-            note(f"{known.name} is left out: {reason}")
+    if not names:
+        chosen = [known for known in entries() if obstacle(known) is None]
+        for name, reason in _left_out().items():
+            if reason not in LEFT_OUT:
+                note(f"{name} is left out: {reason}")
     return [known.method(**known.look.options(size)) for known in chosen]
+
+
+def _left_out() -> dict[str, str]:
+    """The methods that cannot be shown, with the reason."""
+    reasons = {known.name: obstacle(known) for known in entries()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _same_steps(fine: Steps) -> str:
+    """What to say where all steps came out the same."""
+    if len(fine.images) == 1 or not all(picture.equal(fine.images[0]) for picture in fine.images):
+        return ""
+    return (
+        f" All {len(fine.images)} steps are the same picture here: among so few samples the share it aims at changes no choice."
+    )
 
 
 def _check_options(k: int, size: int, seed: int) -> None:

@@ -5,7 +5,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -15,14 +15,13 @@ from torch import Tensor
 from .pictures import to_image
 
 # Where the slider can stand; a method has a frame for each, or its K steps in their order.
-POSITIONS = 41
+POSITIONS = 21
 
 # Larger frames would make the page heavy without showing more of the mask.
 LARGEST_SIDE = 256
-# Tried in this order until a method's frames fit. Colour at full resolution shows the edges of masks best; photographs with
-# much detail need less.
-JPEG_SETTINGS = ((75, "4:4:4"), (75, "4:2:0"), (60, "4:2:0"), (45, "4:2:0"))
-HEAVIEST_CARD = 950_000
+# Tried in this order until a method's frames fit into its share of the page; photographs with much detail need less.
+SETTINGS = ((80, 256), (65, 256), (50, 256), (35, 256), (30, 192), (25, 128))  # quality and the largest side
+HEAVIEST_PAGE = 3_600_000  # bytes of all frames, so that the page can be sent by mail
 
 NO_PARTNER = "It has no partner: the slider moves through its own steps, and the label stays that of A."
 
@@ -30,7 +29,7 @@ CARD = """
       <li class="card">
         <figure>
           <h2>{name}</h2>
-          <img src="data:image/jpeg;base64,{frame}" alt="{alt}" width="{side}" height="{side}" decoding="sync">
+          <img src="data:image/webp;base64,{frame}" alt="{alt}" width="{side}" height="{side}" decoding="sync">
           <figcaption>
             <p class="realised"><span class="where">{where}</span> <span class="lam">λ = {lam:.2f}</span></p>
             <div class="bar" aria-hidden="true"><div class="share" style="width: {b:.1f}%"></div></div>
@@ -55,17 +54,20 @@ class Card(NamedTuple):
     remark: str = ""
 
 
-def page(a: Tensor, b: Tensor, cards: Sequence[Card]) -> str:
-    """A complete HTML document. It opens at λ = ½, also where scripts are switched off."""
+def page(a: Tensor, b: Tensor, cards: Sequence[Card], left_out: Mapping[str, str] = {}) -> str:
+    """A complete HTML document; it opens at λ = ½, also where scripts are switched off. ``left_out``: methods with the reason."""
     side = min(a.shape[-1], LARGEST_SIDE)
-    frames = [_jpegs(card.frames, side) for card in cards]
+    share = HEAVIEST_PAGE // max(8, len(cards))
+    frames = [_encoded(card.frames, side, share) for card in cards]
     data = [{"name": card.name, "lam": card.lam, "frames": own} for card, own in zip(cards, frames, strict=True)]
     values = {
         "last": str(POSITIONS - 1),
         "step": f"{1 / (POSITIONS - 1):g}",
-        "a": _jpegs([a], side)[0],
-        "b": _jpegs([b], side)[0],
+        "a": _encoded([a], side, share)[0],
+        "b": _encoded([b], side, share)[0],
         "cards": "".join(_card(card, own, side) for card, own in zip(cards, frames, strict=True)),
+        "missing": "".join(f"<li>{html.escape(name)}: {html.escape(reason)}</li>" for name, reason in left_out.items()),
+        "hidden": "" if left_out else " hidden",
         # A "</script>" inside the data would end it early.
         "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     }
@@ -85,7 +87,7 @@ def _card(card: Card, frames: Sequence[str], side: int) -> str:
         lam=lam,
         a=100 - 100 * lam,
         b=100 * lam,
-        sentence=marked_up(card.sentence),
+        sentence=marked_up(as_letters(card.sentence)),
         remark=_remark(card),
     )
 
@@ -100,6 +102,11 @@ def _remark(card: Card) -> str:
     return "".join(f'\n            <p class="remark">{html.escape(sentence, quote=False)}</p>' for sentence in words)
 
 
+def as_letters(sentence: str) -> str:
+    """A formula with A and B, as the page calls the pictures, for x and x'."""
+    return re.sub(r"\bx(?!\u0302|\w)", "A", re.sub(r"\bx'", "B", sentence))
+
+
 def marked_up(sentence: str) -> str:
     """A line of a docstring as HTML: ````name```` becomes code, ``λ_k`` a subscript, ``^(1/d)`` a superscript."""
     plain = html.escape(sentence, quote=False)
@@ -112,18 +119,17 @@ def marked_up(sentence: str) -> str:
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-def _jpegs(pictures: Sequence[Tensor], side: int) -> list[str]:
-    """The pictures in base64, at the best of the settings that keeps them within ``HEAVIEST_CARD``, else at the last."""
-    images = [to_image(picture, side) for picture in pictures]
+def _encoded(pictures: Sequence[Tensor], side: int, most: int) -> list[str]:
+    """The pictures in base64, in the best quality that keeps them within ``most`` bytes, else in the lowest."""
     encoded: list[str] = []
-    for quality, subsampling in JPEG_SETTINGS:
-        encoded = [_jpeg(image, quality, subsampling) for image in images]
-        if sum(map(len, encoded)) <= HEAVIEST_CARD:
+    for quality, largest in SETTINGS:
+        encoded = [_webp(to_image(picture, min(side, largest)), quality) for picture in pictures]
+        if sum(map(len, encoded)) <= most:
             break
     return encoded
 
 
-def _jpeg(image: Image.Image, quality: int, subsampling: str) -> str:
+def _webp(image: Image.Image, quality: int) -> str:
     content = io.BytesIO()
-    image.save(content, "JPEG", quality=quality, subsampling=subsampling, optimize=True)
+    image.save(content, "WEBP", quality=quality)
     return base64.b64encode(content.getvalue()).decode()
