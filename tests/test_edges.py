@@ -11,6 +11,7 @@ from torch import nn
 
 import fuzzing
 import multimix as mm
+from multimix.methods.style.small_pair import IdentityPair
 from multimix.testing import cases, past, saliency
 from oracles import seeded
 
@@ -132,6 +133,7 @@ PLAN = mm.InputMixup(k=2).plan(X, generator=seeded(4))
             lambda: mm.mixed_logits(nn.Sequential(MODEL), mm.ManifoldMixup(layers=("0",)), X, Y),
             f"failed on 3 samples {SHAPED}: Given",
         ),
+        (lambda: mm.SaliencyMix().plan(X.to("meta")), "on the device 'meta' there are none"),
         (lambda: mm.mixed_logits("model", mm.CutMix(), X, Y), "model must be an nn.Module or a function of x, got str"),
         (lambda: mm.mix(X, "x", 0.5), "z_pair must be a torch.Tensor or a number, got str"),
         (lambda: mm.mix(X, X.double(), 0.5), "z and z_pair must have one floating-point type"),
@@ -145,6 +147,27 @@ PLAN = mm.InputMixup(k=2).plan(X, generator=seeded(4))
 def test_odd_arguments_are_told_in_one_sentence(call, sentence):
     with pytest.raises((TypeError, ValueError, mm.MixingError), match=re.escape(sentence)):
         call()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        mm.StyleMix(pair=IdentityPair(), side=None),
+        mm.StyleCutMix(pair=IdentityPair(), side=None, gamma=0.3),
+        mm.AlignMixup(layers=("body",), input_share=0.0),
+    ],
+    ids=lambda method: method.name,
+)
+def test_numbers_whose_squares_overflow_are_mixed_or_told(method):
+    for scale in (1e15, 1e25, 3e38):
+        x = X.sign() * scale
+        plan, said = method.plan(x, partner=[1, 2, 0], lam=[0.3], generator=seeded(1)), None
+        try:
+            assert torch.isfinite(plan.mix(x)).all()
+        except ValueError as error:
+            said = str(error)
+        told = f"{type(method).__name__} squares numbers on the way: those of this batch are too large, or not finite"
+        assert said in ((None, told) if scale > 1e18 else (None,))
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8])

@@ -117,6 +117,13 @@ def _limit(x: Tensor) -> float:
     return math.inf if x.dtype == torch.float16 else torch.finfo(x.dtype).max / 2 if x.is_floating_point() else 0.0
 
 
+def checked_result(mixed: Tensor, method: str) -> Tensor:
+    """``mixed`` by a method that squares numbers, which overflows long before they do; or an error."""
+    if can_inspect(mixed) and not bool(torch.isfinite(mixed.detach()).all()):
+        raise NotFiniteError(f"{method} squares numbers on the way: those of this batch are too large, or not finite")
+    return mixed
+
+
 def check_spatial(x: Tensor, method: str) -> None:
     """Raise unless ``x`` has places to cut: ``[B, C, length]``, ``[B, C, H, W]`` or ``[B, C, D, H, W]``."""
     if not 3 <= x.ndim <= 5:

@@ -86,6 +86,8 @@ def _check(logits: Tensor, target: Tensor) -> None:
         if not isinstance(value, Tensor) or not value.is_floating_point():
             got = value.dtype if isinstance(value, Tensor) else type(value).__name__
             raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+        if value.layout != torch.strided:
+            raise ValueError(f"{name} must be a dense tensor, got {value.layout}")
         check_precision(name, value)
     if logits.shape != target.shape or logits.ndim != 2:
         raise ValueError(f"logits and target must both be [N, C], got {list(logits.shape)} and {list(target.shape)}")

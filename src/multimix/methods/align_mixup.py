@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from ..checks import can_inspect, check_number, check_share, check_whole, is_transformed
+from ..checks import can_inspect, check_number, check_share, check_whole, checked_result, is_transformed
 from ..mixing import into, mix
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
@@ -106,6 +106,9 @@ class AlignedPlan(SharePlan):
     rounds: int
     tolerance: float
     shared: ClassVar[tuple[str, ...]] = ("partner", "sample_moves")
+
+    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
+        return checked_result(super()._mixed(z, out, large=large), "AlignMixup")
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         with full_precision(z):

@@ -161,6 +161,8 @@ class SaliencyMix(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor | None = None) -> PairPlan:
         check_spatial(x, "SaliencyMix")
+        if x.is_meta:
+            raise ValueError("SaliencyMix looks at the numbers of x, and on the device 'meta' there are none")
         saliency = None if saliency is None else checked_saliency(saliency, x)
         # All maps and then their peaks by partner, on the CPU: to gather samples, the partner would have to be there first.
         looked_at = slice(int(partner[0]), int(partner[0]) + 1) if self.reference else slice(None)

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ...batch import Batch
-from ...checks import check_choice, check_number, check_share
+from ...checks import check_choice, check_number, check_share, checked_result
 from ...geometry.boxes import Fit, Grid, centered_boxes, inside, random_center
 from ...mixing import into, mix, mixed_batch
 from ...plan import PairPlan, check_size
@@ -170,6 +170,10 @@ class StyledBoxPlan(PairPlan):
         outside = (~inside(self.low, self.high, self.size)).to(self.style.dtype)
         free, style = self._free[:, None, None, None], self.style[..., None, None, None]
         return self._lawful(outside, free, style).float()
+
+    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
+        mixed = super()._mixed(z, out, large=large)
+        return mixed if self.space is None else checked_result(mixed, "StyleCutMix")
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)

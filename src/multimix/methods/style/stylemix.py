@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_batch, check_share, check_whole, checked_numbers, is_transformed
+from ...checks import check_batch, check_share, check_whole, checked_numbers, checked_result, is_transformed
 from ...mixing import by_step, into, rows_like
 from ...plan import PairPlan, SharePlan, check_size
 from ...sampling import checked_path, sample_path
@@ -171,6 +171,9 @@ class StyledPlan(SharePlan):
 
     weight: Tensor
     space: StyleSpace
+
+    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
+        return checked_result(super()._mixed(z, out, large=large), "StyleMix")
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
