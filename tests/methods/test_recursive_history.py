@@ -245,4 +245,12 @@ def test_the_history_of_training_is_that_of_a_plain_loop(tmp_path):
                 for name, value in past[i].items():
                     assert torch.equal(found[f"carried/shares/{i}/{name}"], value)
     _, plain = trained(replace(chosen, method=mm.CutMix(k=3)), tmp_path / "cutmix")
-    assert read_checkpoint(plain.files[3]).values.keys() == {"network", "optimizer", "seed", "settings", "samples", "at"}
+    assert read_checkpoint(plain.files[3]).values.keys() == {
+        "network",
+        "optimizer",
+        "seed",
+        "settings",
+        "samples",
+        "pixels",
+        "at",
+    }

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Any, cast
 
 from .. import __version__
 from ..checks import nearest
 from ..sampling import rank
+from .terminal import printable
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors", "filelock")
 
@@ -52,31 +58,64 @@ def command(name: str) -> Callable[..., None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 with one sentence on the standard error stream if the input cannot be used."""
+    """The exit code: 0, or 2 with one sentence on the error stream if the input cannot be used, or 130 if it was told to stop."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given == ["--version"]:
         print(f"multimix {__version__}")
         return 0
     try:
-        import tyro
-
-        if given[:1] in (["train"], ["sweep"], ["compare"]):
-            run_with_fields(given[0], given[1:])
-        elif given and given[0] in COMMANDS:
-            tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=given[1:])
-        else:
-            every = {name: command(name) for name in COMMANDS}
-            tyro.extras.subcommand_cli_from_dict(every, prog="multimix", description=DESCRIPTION, args=given or ["--help"])
+        with _stopped_by_sigterm():
+            _run(given)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LAB_PACKAGES:
             raise
         return _refused("multimix needs its extra [lab] for this: install it with the extra, as the README says")
     except (ValueError, OSError) as error:
         return _refused(str(error))
+    except RuntimeError as error:
+        from .data.loader import worker_trouble
+
+        sentence = worker_trouble(error)
+        if sentence is None:
+            raise
+        return _refused(sentence)
     except KeyboardInterrupt:
         _refused("stopped; what is finished is kept, and the same command resumes from there")
         return 130
     return 0
+
+
+def _run(given: list[str]) -> None:
+    """Call the command that the words name."""
+    import tyro
+
+    if given[:1] in (["train"], ["sweep"], ["compare"]):
+        run_with_fields(given[0], given[1:])
+    elif given and given[0] in COMMANDS:
+        tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=given[1:])
+    else:
+        every = {name: command(name) for name in COMMANDS}
+        tyro.extras.subcommand_cli_from_dict(every, prog="multimix", description=DESCRIPTION, args=given or ["--help"])
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does, at any time: while tables are written, too, where no training listens for it."""
+    own = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own:  # a forked worker, which inherits this: whoever sent the signal wants it to end
+            os._exit(128 + number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_with_fields(name: str, words: Sequence[str]) -> None:
@@ -112,7 +151,7 @@ def run_with_fields(name: str, words: Sequence[str]) -> None:
 
 def _refused(sentence: str) -> int:
     if rank() == 0:  # the others of a distributed run would say the same
-        print(sentence, file=sys.stderr)
+        print(printable(sentence), file=sys.stderr)
     return 2
 
 

@@ -10,7 +10,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -41,10 +42,10 @@ class Store:
         if not path.exists():
             return None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_bytes())
             result: dict[str, Any] = content["result"]
             sound = content["unit"] == unit and content["sha256"] == digest(result)
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+        except (ValueError, KeyError, TypeError):
             sound = False
         if sound:
             return result
@@ -114,17 +115,37 @@ def make_folder(folder: Path) -> None:
         raise OSError(f"cannot write into {str(folder)!r}: {error.strerror}") from error
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """One sentence with the file, if the system refuses to write it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # a sentence already
+            raise
+        raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """The file all at once: whoever looks sees the old one or the new one, never half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with named(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The value, or a ValueError; json itself raises a RecursionError for lists deep inside lists."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("its values are too deep inside each other") from None
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -148,7 +169,7 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     whole = {**row, "environment": environment(), "time": datetime.now(timezone.utc).isoformat(timespec="seconds")}
     whole = json.loads(json.dumps(whole, allow_nan=False))
     line = (json.dumps({**whole, CHECK: digest(whole)}, ensure_ascii=False) + "\n").encode()
-    try:
+    with named(path):
         # One write to a file opened for appending: lines of other processes come before or after it, never inside.
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
@@ -160,8 +181,6 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def read_rows(path: Path, note: Callable[[str], None] = print) -> list[dict[str, Any]]:
@@ -182,7 +201,7 @@ def read_rows(path: Path, note: Callable[[str], None] = print) -> list[dict[str,
 
 def _row(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
         check = row.pop(CHECK)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,23 +11,42 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
+# What a terminal obeys in place of showing it: escape sequences begin with one, and others turn the direction of writing.
+ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(words: str) -> str:
+    """Words that a terminal only shows, whatever names of files, classes or runs are in them.
+
+    >>> printable("a cat\\x1b[2J\\n")
+    'a cat�[2J\\n'
+    """
+    return ORDERS.sub("\N{REPLACEMENT CHARACTER}", words)
+
+
+def say(words: str) -> None:
+    """A result on the standard stream."""
+    print(printable(words))
+
+
 def tell(page: Path, words: str) -> None:
     """Where the page is and what to do with it."""
-    print(f"wrote {page}\nOpen {page} in a browser. {words}")
+    say(f"wrote {page}\nOpen {page} in a browser. {words}")
 
 
 def bar(words: str) -> Callable[[Sequence[Item]], Iterable[Item]]:
     """Something to wrap a list of work in: a progress bar on the error stream, if a person is looking at it."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import track
 
-    console = Console(stderr=True)
-    return lambda work: track(work, words, console=console, transient=True, disable=not console.is_terminal)
+    console, shown = Console(stderr=True), escape(printable(words))
+    return lambda work: track(work, shown, console=console, transient=True, disable=not console.is_terminal)
 
 
 def note(sentence: str) -> None:
     """A sentence on the error stream."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

@@ -422,6 +422,51 @@ def test_a_zip_that_reaches_outside_is_refused(server, fetch, tmp_path, outside,
     assert repr("birds/way" if evil == "link" else name) in refused(fetch, source, tmp_path)
 
 
+BOMBS = {
+    "one file": {"birds/a": bytes(4_000_000)},
+    "many files": {f"birds/{i}": bytes(1_000) for i in range(4_000)},
+    "many empty files": {f"birds/{i}": b"" for i in range(5_000)},
+    "many folders": {f"birds/{i}/": None for i in range(5_000)},
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize(("unpack", "pack"), [("tar.gz", tar_of), ("zip", zip_of)])
+def test_an_archive_that_would_fill_the_disk_is_refused(server, fetch, tmp_path, outside, monkeypatch, unpack, pack, bomb):
+    monkeypatch.setattr(module, "MOST_TIMES", 2 if unpack == "zip" else 20)  # zip has a few bytes for each name
+    source = offered(server, pack(BOMBS[bomb]), f"birds.{unpack}", unpack)
+    assert "times its own size" in refused(fetch, source, tmp_path)
+
+
+def test_two_at_once_fetch_it_once(server, fetch, tmp_path):
+    """The second begins while the first receives, and waits."""
+    source, begun, waits, ended = offered(server, tar_of(CONTENT)), threading.Event(), threading.Event(), []
+
+    def slow(handler, content):
+        begun.set()
+        waits.wait(30)
+        proper(handler, content)
+
+    def told(sentence):
+        fetch.notes.append(sentence)
+        if "waiting for it" in sentence:
+            waits.set()
+
+    def first():
+        ended.append(unpacked(fetch(source)))
+
+    server.answers = [slow]
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait(30)
+    ended.append(unpacked(fetch(source, note=told)))
+    thread.join(30)
+    assert ended == [UNPACKED, UNPACKED]
+    assert server.ranges == [None], "it was received once"
+    assert f"another process (pid {os.getpid()}) is fetching set: waiting for it" in fetch.notes
+    assert sorted(os.listdir(fetch.root)) == ["birds", "birds.tar.gz"]
+
+
 @pytest.mark.parametrize("left", [0.1, 0.999])
 @pytest.mark.parametrize(("unpack", "pack"), [("tar.gz", tar_of), ("zip", zip_of)])
 def test_a_damaged_archive_is_one_sentence(server, fetch, tmp_path, outside, unpack, pack, left):
@@ -445,12 +490,12 @@ def test_unpacking_that_is_stopped_leaves_no_half_folder(server, fetch, monkeypa
         copied.append(arguments)
         if len(copied) == 2:
             raise stop
-        shutil_copy(*arguments)
+        plain(*arguments)
 
-    shutil_copy = shutil.copyfileobj
+    plain = module._copy_at_most
     source = offered(server, tar_of(CONTENT))
     with monkeypatch.context() as patch:
-        patch.setattr(module.shutil, "copyfileobj", copy)
+        patch.setattr(module, "_copy_at_most", copy)
         with pytest.raises((KeyboardInterrupt, OSError)) as failure:
             fetch(source)
     assert len(copied) == 2

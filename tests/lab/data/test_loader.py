@@ -1,5 +1,9 @@
 import gc
 import multiprocessing
+import os
+import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -181,3 +185,40 @@ def test_workers_serve_files_only():
 def test_what_makes_no_sense_is_refused_in_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         Loader(images(), CROPS, **options)
+
+
+TROUBLE = """
+import os, resource, signal, sys
+import torch
+from multimix.lab import cli
+from multimix.lab.data.loader import made_ahead
+
+def make(number):
+    if sys.argv[1] == "kill" and number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return torch.full((2,), number)
+
+if sys.argv[1] != "kill":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + int(sys.argv[1]),) * 2)
+cli._run = lambda given: list(made_ahead(make, range(100), 1))  # they keep the files open through which they came
+sys.exit(cli.main(["train"]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux shows them")
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (
+            "kill",
+            r"a process that reads the data ended \(DataLoader worker \(pid[^\n]*\); fewer of them \(running.workers\) [^\n]*",
+        ),
+        ("8", "too many open files for the processes that read the data: use fewer [^\n]*"),
+        ("30", "too many open files for the processes that read the data: use fewer [^\n]*"),
+    ],
+)
+def test_trouble_with_workers_is_one_sentence(what, sentence):
+    done = subprocess.run([sys.executable, "-c", TROUBLE, what], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert re.search(rf"^{sentence}$", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr

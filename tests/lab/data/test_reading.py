@@ -1,6 +1,8 @@
 import os
 import random
+import signal
 import struct
+import threading
 import warnings
 import zlib
 from pathlib import Path
@@ -40,6 +42,15 @@ def test_read_all_come_in_order_and_bad_files_are_among_them(files, workers):
         0.0, f"{files.paths[1]} is bad", 2.0, 3.0, 4.0, f"{files.paths[5]} is bad",
     ]  # fmt: skip
     assert [item is None for item in find_bad(read, files.paths, workers)] == [True, False, True, True, True, False]
+
+
+def killed(path):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_one_sentence(files):
+    with pytest.raises(OSError, match="^a process that reads the data was killed, as the system does when memory runs out$"):
+        list(read_all(killed, files.paths, workers=1))
 
 
 def test_bad_files_are_left_out_and_named(files):
@@ -115,6 +126,39 @@ def test_work_that_breaks_off_leaves_no_array(files, tmp_path):
     with pytest.raises(OSError, match="^cannot write .*toy-.*array': No space left on device$"):
         read_array(files, broken, FORM, cache=tmp_path / "cache", skip_bad=False)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_a_killed_process_left_of_an_array_is_removed(files, tmp_path):
+    cache, load = tmp_path / "cache", Load()
+    read_array(files, load, FORM, cache=cache, skip_bad=True)
+    (array,) = cache.glob("*.array")
+    for left in (f".{array.name}.12345", f".{array.stem}.json.12345", ".other-0123.array.12345"):
+        (cache / left).write_bytes(b"half")
+    array.unlink()  # as after a kill in the middle of the work
+    read_array(files, load, FORM, cache=cache, skip_bad=True)
+    assert sorted(path.name for path in cache.iterdir()) == [".other-0123.array.12345", array.name, f"{array.stem}.json"]
+
+
+def test_two_that_need_one_array_at_once_make_it_once(files, tmp_path):
+    begun, goes_on, load, found = threading.Event(), threading.Event(), Load(), []
+
+    def slow(paths):
+        begun.set()
+        goes_on.wait(30)
+        return load(paths)
+
+    def make():
+        found.append(read_array(files, slow, FORM, cache=tmp_path / "cache", skip_bad=True))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    threads[0].start()
+    begun.wait(30)
+    threads[1].start()
+    goes_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert torch.equal(found[0].pixels, found[1].pixels)
+    assert load.calls == 1
 
 
 def test_a_cache_that_is_a_file_is_one_sentence(files, tmp_path):

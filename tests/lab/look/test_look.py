@@ -432,7 +432,7 @@ def test_a_write_that_fails_leaves_the_old_files_whole(tmp_path, pair, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="cannot write into .*: No space left on device"):
+    with pytest.raises(OSError, match="cannot write .*look.png': No space left on device"):
         write_look(*pair, methods=["fmix"], size=SIZE, out=tmp_path)
     assert (png.read_bytes(), html.read_bytes()) == before
     assert sorted(tmp_path.iterdir()) == [html, png]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..terminal import note
+from ..terminal import note, printable, say
 from .options import option
 
 
@@ -41,7 +41,7 @@ def data(
         states = check(what, deep=deep, progress=progress)
     for name, state, lines in states:
         if state != "absent":
-            print(f"{name}: {state}", *lines, sep="\n  ")
+            say("\n  ".join([f"{name}: {state}", *lines]))
     if absent := [name for name, state, _ in states if state == "absent"]:
         print(f"not there: {', '.join(absent)}")
 
@@ -53,7 +53,7 @@ def _progress_bar(words: str, count: Any) -> Iterator[Callable[[int, int], None]
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn(words), BarColumn(), count, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(words, total=None)
+        task = progress.add_task(printable(words), total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ...sampling import rank
+from ..terminal import note
 from .options import (
     RUNS,
     Changes,
@@ -116,4 +116,4 @@ def _count(number: int, what: str) -> str:
 
 def _note(sentence: str) -> None:
     if rank() == 0:
-        print(sentence, file=sys.stderr, flush=True)
+        note(sentence)

@@ -1,5 +1,6 @@
 """What is known of every data set, and its samples: in memory, or as files that are read when needed."""
 
+import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from ...sampling import seeded
 from .augment import Normalise, Pixels
 
 Layout = Literal["images", "points"]
+PROBES = 64  # samples whose pixels are compared when a run goes on
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -42,6 +44,17 @@ class Split(ABC):
     @abstractmethod
     def take(self, index: Tensor) -> "Split":
         """Only the samples ``index``."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of a few samples, spread evenly over all; other pixels give another one, as a rule."""
+        pixels, _ = self.batch(self._spread())
+        whole = hashlib.sha256()
+        for sample in pixels:
+            whole.update(f"{sample.dtype} {list(sample.shape)}".encode() + sample.contiguous().numpy().tobytes())
+        return whole.hexdigest()
+
+    def _spread(self) -> Tensor:
+        return torch.arange(len(self))[:: max(1, len(self) // PROBES)][:PROBES]
 
     def subset(self: Own, per_class: int, seed: int) -> Own:
         """``per_class`` samples of every class that has samples, the same ones for the same seed, in their original order."""
@@ -118,6 +131,14 @@ class Files(Split):
         images = [self.reader(self.paths[i]) for i in index.tolist()]
         alike = bool(images) and all(image.shape == images[0].shape for image in images)
         return torch.stack(images) if alike else images, self.labels.index_select(0, index)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of a few files, as they are stored."""
+        paths = [Path(self.paths[i]) for i in self._spread().tolist()]
+        # Whoever needs one that is missing says so.
+        return hashlib.sha256(
+            b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths if path.is_file())
+        ).hexdigest()
 
     def take(self, index: Tensor) -> "Files":
         rows = index.tolist()

@@ -15,6 +15,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path, PureWindowsPath
 from typing import IO, Any
@@ -22,11 +23,16 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from ... import __version__
+from ..locks import held, holder
+from ..storage import parse_json
 from .datasets import Source, dataset
 
 BLOCK = 1 << 18
 TRIES = 4  # in a row without a single new byte
 TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one a moment later
+MOST_TIMES, SMALL = 50, 1 << 20  # how much larger than itself an archive may become, and what even a small one may
+TOO_LARGE = f"it holds more than {MOST_TIMES} times its own size"
+ENTRY = 512  # bytes that every entry counts for, so that their number has a limit, too
 RECORD = ".fetched.json"  # in every unpacked folder: what it was unpacked from, how many files and bytes it has
 
 Note = Callable[[str], None]
@@ -45,7 +51,7 @@ def fetch(
     """The folder of the data set ``name`` inside ``folder``, downloaded and unpacked unless it is there already.
 
     ``progress`` gets the bytes done and the bytes in all of the files that were missing. Interrupted at any moment, the same
-    call resumes from there.
+    call resumes from there. If another process is fetching it, this one waits.
     """
     entry = dataset(name)
     if not entry.sources:
@@ -53,15 +59,16 @@ def fetch(
     root = Path(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        missing = [source for source in entry.sources if not _is_complete(source, root)]
-        _check_space(name, missing, root)
-        total = sum(source.size for source in missing)
-        for number, source in enumerate(missing):
-            before = sum(earlier.size for earlier in missing[:number])
-            report = lambda done, before=before: progress(before + done, total)  # noqa: E731
-            _download(source, _place(source, root), report, note, opener, pause)
-            if source.unpack != "none":
-                _unpack(source, root)
+        with _alone(name, root, note):
+            missing = [source for source in entry.sources if not _is_complete(source, root)]
+            _check_space(name, missing, root)
+            total = sum(source.size for source in missing)
+            for number, source in enumerate(missing):
+                before = sum(earlier.size for earlier in missing[:number])
+                report = lambda done, before=before: progress(before + done, total)  # noqa: E731
+                _download(source, _place(source, root), report, note, opener, pause)
+                if source.unpack != "none":
+                    _unpack(source, root)
     except OSError as error:
         if error.errno is None:  # one of ours, already a sentence; the network's are all turned into one where they occur
             raise
@@ -69,6 +76,19 @@ def fetch(
     if not missing:
         note(f"{name} is already there and verified")
     return root / entry.sources[0].folder
+
+
+@contextmanager
+def _alone(name: str, root: Path, note: Note) -> Iterator[None]:
+    """No two processes write the same files: the second waits until the first is done, and finds them there."""
+    path = root / f".{name}.fetching"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(path, passing=True))
+        except BlockingIOError:
+            note(f"another process{holder(path)} is fetching {name}: waiting for it")
+            stack.enter_context(held(path, wait=-1, passing=True))
+        yield
 
 
 def _place(source: Source, root: Path) -> Path:
@@ -81,7 +101,7 @@ def _is_complete(source: Source, root: Path) -> bool:
     if source.unpack == "none" or not folder.exists():
         return source.unpack == "none" and path.exists() and not _mismatch(path, source)
     try:
-        record = json.loads((folder / RECORD).read_bytes())
+        record = parse_json((folder / RECORD).read_bytes())
         files, size, known = record["files"], record["bytes"], record["source"] == [source.file, f"sha256:{source.sha256}"]
     except (OSError, ValueError, KeyError, TypeError):
         known = False
@@ -200,7 +220,7 @@ def _unpack(source: Source, root: Path) -> None:
     """Unpack into a temporary folder, then rename it: it is there as a whole or not at all."""
     archive, aside = _place(source, root), root / f".{source.folder}.unpacking"
     shutil.rmtree(aside, ignore_errors=True)  # a run that was killed may have left one
-    files = size = 0
+    files, size, room = 0, 0, MOST_TIMES * source.size + SMALL
     try:
         aside.mkdir()
         for name, plain, content in _entries(archive, source.unpack):
@@ -211,10 +231,13 @@ def _unpack(source: Source, root: Path) -> None:
                 continue
             place = aside.joinpath(*inner.parts[0 if source.bare else 1 :])
             (place.parent if content else place).mkdir(parents=True, exist_ok=True)
+            room -= ENTRY
             if content:
                 with place.open("wb") as file:
-                    shutil.copyfileobj(content, file, BLOCK)
-                files, size = files + 1, size + place.stat().st_size
+                    _copy_at_most(content, file, room)
+                files, size, room = files + 1, size + place.stat().st_size, room - place.stat().st_size
+            elif room < 0:
+                raise ValueError(TOO_LARGE)
         if not files:
             raise ValueError(f"it has no files for {source.folder!r}")
         record = {"source": [source.file, f"sha256:{source.sha256}"], "files": files, "bytes": size}
@@ -224,6 +247,17 @@ def _unpack(source: Source, root: Path) -> None:
         raise OSError(f"{str(archive)!r} cannot be unpacked: {error}; nothing of it is left, the archive is kept") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _copy_at_most(content: IO[bytes], file: IO[bytes], most: int) -> None:
+    """Copy an entry of an archive, unless it would fill the disk: a few bytes of an archive can become any number."""
+    while most >= 0:
+        block = content.read(BLOCK)
+        if not block:
+            return
+        most -= len(block)
+        file.write(block)
+    raise ValueError(TOO_LARGE)
 
 
 def _entries(archive: Path, kind: str) -> Iterator[tuple[str, bool, IO[bytes] | None]]:

@@ -4,6 +4,7 @@ The order of an epoch is a permutation keyed by (seed, epoch). The augmentation 
 drawn for the whole batch, of which every process takes its rows. So batch s of epoch e is a function of these numbers alone.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -20,6 +21,11 @@ from .reading import BadFile
 
 # Separate keys: training may use (seed, epoch, step) as well, and must not see the same numbers.
 ORDER, DRAWS = 0x0BDE, 0xD4A5
+
+DESCRIPTORS = 8  # files that a worker needs open at least
+NO_DESCRIPTORS = (
+    "too many open files for the processes that read the data: use fewer (running.workers), or allow more (ulimit -n)"
+)
 
 T = TypeVar("T")
 Batch = tuple[Tensor, Tensor]
@@ -111,6 +117,7 @@ def made_ahead(make: Callable[[int], T | BadFile], numbers: range, workers: int)
     """
     if workers == 0:
         return _raise_bad(map(make, numbers))
+    _check_descriptors(workers)
     # torch draws a seed for the workers from this generator; without it, from the global one, which must not change.
     generator = torch.Generator()
     return _raise_bad(DataLoader(numbers, batch_size=None, num_workers=workers, generator=generator, collate_fn=make))  # type: ignore[arg-type]  # a range is a map-style data set
@@ -123,3 +130,26 @@ def _raise_bad(made: Iterable[T | BadFile]) -> Iterator[T]:
         if isinstance(one, BadFile):
             raise one
         yield one
+
+
+def worker_trouble(error: RuntimeError) -> str | None:
+    """One sentence if torch says that its workers are in trouble. It may say so anywhere: by the signal that a process ended."""
+    words = str(error)
+    if words.startswith("Too many open files"):
+        return NO_DESCRIPTORS
+    if words.startswith("DataLoader worker (pid"):
+        reason = words.splitlines()[0].strip(" .")
+        return f"a process that reads the data ended ({reason}); fewer of them (running.workers) need less memory"
+    return None
+
+
+def _check_descriptors(workers: int) -> None:
+    """Raise OSError if not as many files can be opened as workers need; torch would stop half way, with an error of its own."""
+    handles: list[int] = []
+    try:
+        handles.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS * (workers + 1)))
+    except OSError as error:
+        raise OSError(NO_DESCRIPTORS) from error
+    finally:
+        for handle in handles:
+            os.close(handle)

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,8 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from ..storage import make_folder, write_atomically
+from ..locks import held
+from ..storage import make_folder, named, parse_json, write_atomically
 from .datasets import Files, Images
 
 T = TypeVar("T")
@@ -88,8 +90,12 @@ def read_all(read: Callable[[str], T], paths: Sequence[str], workers: int = 0) -
     if workers == 0:
         yield from map(attempt, paths)
         return
-    with multiprocessing.get_context().Pool(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield from pool.imap(attempt, paths, chunksize=CHUNK)
+    # Not multiprocessing's own pool, which waits for ever for a worker that was killed.
+    with ProcessPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield from pool.map(attempt, paths, chunksize=CHUNK)
+        except BrokenProcessPool as error:
+            raise OSError("a process that reads the data was killed, as the system does when memory runs out") from error
 
 
 def find_bad(read: Callable[[str], object], paths: Sequence[str], workers: int = 0) -> Iterator[BadFile | None]:
@@ -118,8 +124,13 @@ def read_array(
             pixels[row] = sample
     else:
         path = cache / f"{form.name}-{_digest(files, form)}.array"
-        saved = _read_note(path)
-        bad = _write_array(path, load(files.paths), skip_bad) if saved is None else saved
+        make_folder(cache)
+        # One process makes it and the others wait for it.
+        with held(path.with_suffix(".lock"), wait=-1, passing=True):
+            for half in cache.glob(f".{path.stem}.*.[0-9]*"):  # left by one that was killed while it wrote
+                half.unlink(missing_ok=True)
+            saved = _read_note(path)
+            bad = _write_array(path, load(files.paths), skip_bad) if saved is None else saved
         count = (len(files) - len(bad)) * math.prod(form.shape)
         # A private mapping: writing into the tensor changes a copy, not the file.
         pixels = torch.from_file(str(path), shared=False, size=count, dtype=form.dtype).reshape(-1, *form.shape)
@@ -160,31 +171,28 @@ def _good_rows(files: Files, bad: dict[int, str]) -> Tensor:
 
 def _write_array(path: Path, samples: Iterable[Tensor | BadFile], skip_bad: bool) -> dict[int, str]:
     """Write the good samples as one file, and a note beside it; the sentences of the bad ones are returned."""
-    make_folder(path.parent)
-    # The process id keeps two processes that make the same array apart; the later one replaces the same bytes.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     bad: dict[int, str] = {}
-    try:
-        # Not filled through a mapping: on a full disk that would kill the process without a message.
-        with temporary.open("wb") as file:
-            for sample in _good_samples(samples, bad, skip_bad):
-                file.write(sample.contiguous().numpy().tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        note = {"bytes": temporary.stat().st_size, "skipped": bad}
-        os.replace(temporary, path)
-        write_atomically(path.with_suffix(".json"), json.dumps(note).encode())
-    except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with named(path):
+        try:
+            # Not filled through a mapping: on a full disk that would kill the process without a message.
+            with temporary.open("wb") as file:
+                for sample in _good_samples(samples, bad, skip_bad):
+                    file.write(sample.contiguous().numpy().tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            note = {"bytes": temporary.stat().st_size, "skipped": bad}
+            os.replace(temporary, path)
+            write_atomically(path.with_suffix(".json"), json.dumps(note).encode())
+        finally:
+            temporary.unlink(missing_ok=True)
     return bad
 
 
 def _read_note(path: Path) -> dict[int, str] | None:
     """The sentences of the bad files left out of an array, or None if there is no complete array."""
     try:
-        note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        note = parse_json(path.with_suffix(".json").read_bytes())
         complete = bool(note["bytes"] == path.stat().st_size)
         bad = {int(row): str(sentence) for row, sentence in note["skipped"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

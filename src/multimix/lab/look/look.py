@@ -55,11 +55,8 @@ def write_look(
         cards.append(
             Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole + _same_steps(fine))
         )
-    try:
-        write_atomically(png, figure(rows))
-        write_atomically(html, page(a, b, cards, left_out).encode())
-    except OSError as error:
-        raise OSError(f"cannot write into {str(out)!r}: {error.strerror}") from error
+    write_atomically(png, figure(rows))
+    write_atomically(html, page(a, b, cards, left_out).encode())
     return png, html
 
 

@@ -44,6 +44,8 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
         inner = [key for key in description if key.startswith(f"{path}.")]
         if get_origin(hints[name]) is tuple and inner:
             count = 1 + max(int(key[len(path) + 1 :].split(".")[0]) for key in inner)
+            if count > len(inner):
+                raise ValueError(f"the run has {path}.{count - 1}, but not those before it")
             part = get_args(hints[name])[0]
             given[name] = tuple(rebuild(part, description, f"{path}.{i}.") for i in range(count))
         elif _choices(hints[name]):

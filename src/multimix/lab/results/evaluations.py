@@ -17,7 +17,7 @@ from ..evaluation.subject import Subject, resized_view
 from ..evaluation.transfer import BirdBoxes
 from ..recipes import recipe
 from ..recipes.base import Follow, Scale
-from ..terminal import note
+from ..terminal import note, say
 from .figures.against_k import norm_figures, time_figures
 from .figures.boxes import birds_strip, box_examples, box_picture, pictures_seen
 from .figures.confusion import confusion_figures
@@ -118,9 +118,9 @@ def _show(name: str, done: Sequence[Evaluated]) -> None:
     pictures = [file for one in done for file in one.files]
     if len(done) == 1:
         for file in pictures:
-            print(f"picture {file}")
+            say(f"picture {file}")
     elif pictures:
-        print(f"{len(pictures)} pictures, such as {pictures[0]}")
+        say(f"{len(pictures)} pictures, such as {pictures[0]}")
 
 
 def _labels(done: Sequence[Evaluated]) -> list[str]:

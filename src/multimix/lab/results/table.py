@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from ..statistics import Paired, Summary, half_shown
+from ..terminal import printable
 from . import page
 
 NOTHING = page.NOTHING
@@ -69,12 +70,12 @@ class Table:
         look: dict[str, Any] = {"title_justify": "left", "caption_justify": "left", "box": SIMPLE_HEAD, "padding": 0}
         # A table of a few short columns would have its notes folded to its own width.
         look |= {"show_edge": False, "min_width": WIDTH}
-        shown = rich.table.Table(title=Text(self.title), caption=Text("\n".join(self.notes)), **look)
+        shown = rich.table.Table(title=_text(self.title), caption=_text("\n".join(self.notes)), **look)
         for place, head in enumerate(self.heads):
             # Where there is no room words are folded: a number that is cut off would be another number.
-            shown.add_column(Text(_stacked_head(head)), justify="left" if place == 0 else "right", overflow="fold")
+            shown.add_column(_text(_stacked_head(head)), justify="left" if place == 0 else "right", overflow="fold")
         for line in self.lines:
-            shown.add_row(*(Text(_stacked(cell)) for cell in line))
+            shown.add_row(*(_text(_stacked(cell)) for cell in line))
         return shown
 
     def _fitted(self, width: int) -> list["Table"]:
@@ -232,3 +233,7 @@ def _stacked_head(head: str) -> str:
 def _escaped(words: str) -> str:
     """Words that Markdown does not take for markup."""
     return re.sub(r"([\\|*<])", r"\\\1", words)
+
+
+def _text(words: str) -> Text:
+    return Text(printable(words))

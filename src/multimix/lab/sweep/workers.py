@@ -14,6 +14,7 @@ from .progress import Display, run_label
 
 LOG = "sweep.log"
 POLL = 0.25  # seconds between two looks at the runs
+WAIT = 600.0  # seconds for the process of an earlier sweep that still trains a run
 Note = Callable[[str], None]
 
 
@@ -146,7 +147,8 @@ def _train(run: Run, data: Path, out: Path) -> Result:
         heard.append(sentence)
         print(sentence, flush=True)
 
-    (outcome,) = train([run], data=data, out=out, note=note)
+    # The runs of a sweep that was killed end with their update, which may take a while.
+    (outcome,) = train([run], data=data, out=out, note=note, wait=WAIT)
     if outcome is None:
         return Result(None, heard[-1].removeprefix(f"{run.title}: "))
     return Result(outcome.last)

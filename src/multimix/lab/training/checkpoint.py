@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from ...methods import Method
 from ..nets import OWN_NETWORKS
 from ..recipes.serialise import rebuild
 from ..recipes.settings import Settings, settings_digest
-from ..storage import make_folder, write_atomically
+from ..storage import make_folder, named, parse_json, write_atomically
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2
@@ -57,15 +58,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """What a file holds, or one sentence that says what is wrong with it."""
     try:
         head_line, _, payload = path.read_bytes().partition(b"\n")
-        head = json.loads(head_line)
-        if head["format"] != FORMAT:
-            raise ValueError(f"{path} is no checkpoint of this version, it says {head['format']!r}")
-        if len(payload) != head["bytes"] or hashlib.sha256(payload).hexdigest() != head["sha256"]:
-            raise ValueError(f"{path} is damaged: its content does not have the checksum it was written with")
+        head = parse_json(head_line)
+        said, count, check = head["format"], head["bytes"], head["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
+    if said != FORMAT:
+        raise ValueError(f"{path} is no checkpoint of this version, it says {said!r}")
+    if len(payload) != count or hashlib.sha256(payload).hexdigest() != check:
+        raise ValueError(f"{path} is damaged: its content does not have the checksum it was written with")
+    try:
         size = int.from_bytes(payload[:8], "little")
-        values = json.loads(json.loads(payload[8 : 8 + size])["__metadata__"]["values"])
+        values = parse_json(parse_json(payload[8 : 8 + size])["__metadata__"]["values"])
+        if not isinstance(values, dict):
+            raise TypeError
         return Checkpoint(load(payload), values)
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
 
 
@@ -73,24 +80,43 @@ def checkpoint_sum(path: Path) -> str | None:
     """The checksum in the head of a file, which tells its content from any other; None without such a file."""
     try:
         with path.open("rb") as file:
-            found: str = json.loads(file.readline(1000))["sha256"]
+            found: str = parse_json(file.readline(1000))["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found
 
 
-def latest_checkpoint(folder: Path, note: Callable[[str], None] = print) -> Checkpoint | None:
-    """The newest checkpoint that can be read, None without one. A damaged file is named and set aside; the one before serves."""
-    found = checkpoints(folder)
-    if not found:
-        return None
+Check = Callable[[Checkpoint], object]
+
+
+def latest_checkpoint(
+    folder: Path, note: Callable[[str], None] = print, check: Check = lambda checkpoint: None
+) -> Checkpoint | None:
+    """The newest checkpoint that can be read, None without one. A damaged file is named and set aside; the one before serves.
+
+    One that ``check`` raises a ValueError for counts as damaged.
+    """
+    for path in reversed(checkpoints(folder)):
+        found = sound_checkpoint(path, note, check)
+        if found is not None:
+            return found
+    return None
+
+
+def sound_checkpoint(path: Path, note: Callable[[str], None], check: Check = lambda checkpoint: None) -> Checkpoint | None:
+    """What a file holds; one that is damaged is named and set aside."""
     try:
-        return read_checkpoint(found[-1])
+        found = read_checkpoint(path)
+        try:
+            check(found)
+        except ValueError as odd:
+            raise ValueError(f"{path} is damaged: {odd}") from odd
+        return found
     except ValueError as error:
-        aside = found[-1].with_name(found[-1].name + ".damaged")
-        os.replace(found[-1], aside)
+        aside = path.with_name(path.name + ".damaged")
+        os.replace(path, aside)
         note(f"{error}; set aside as {aside.name}")
-    return latest_checkpoint(folder, note)
+    return None
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -130,7 +156,10 @@ def unflatten(checkpoint: Checkpoint, name: str) -> Any:
             return parts if kind == "list" else tuple(parts)
         return content
 
-    return build(checkpoint.values[name])
+    try:
+        return build(checkpoint.values[name])
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its {name} {'is odd' if name in checkpoint.values else 'is missing'}") from error
 
 
 def _joined_names(states: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,9 +182,10 @@ def _write(path: Path, checkpoint: Checkpoint) -> None:
     payload = save(tensors, {"values": json.dumps(checkpoint.values, allow_nan=False)})
     head = {"format": FORMAT, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
     try:
-        write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
+        with named(path):
+            write_atomically(path, json.dumps(head).encode() + b"\n" + payload)
     except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror}; the checkpoints before it are kept") from error
+        raise OSError(f"{error}; the checkpoints before it are kept") from error
 
 
 class LoadedRun(NamedTuple):
@@ -178,39 +208,88 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     network class of multimix itself.
     """
     folder = Path(folder)
-    try:
-        said = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        settings, classes = rebuild(Settings, said["settings"]), tuple(said["classes"])
-        channels = int(said["channels"])
-        about = {name: said[name] for name in ("recipe", "scale", "arm", "k", "seed", "digest")}
-        stored = str(about["digest"]).partition("-")[0]  # without the number of processes
-        sound = settings_digest(said["settings"]) == stored
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / SETTINGS} is damaged ({type(error).__name__}: {error})") from None
-    if not sound:
-        raise ValueError(f"{folder / SETTINGS} is damaged or was changed: its settings do not have the digest {stored}")
+    said = _Said.read(folder)
+    settings = said.settings
     found = checkpoints(folder) if which == "last" else [folder / BEST]
     if not found or not found[-1].exists():
         raise ValueError(f"{folder} has no {which} checkpoint; train it first, or wait until it has written one")
     checkpoint = read_checkpoint(found[-1])
-    if checkpoint.values.get("settings", stored) != stored:  # the best epoch does not say
-        raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({stored})")
+    if checkpoint.values.get("settings", said.stored) != said.stored:  # the best epoch does not say
+        raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({said.stored})")
     check_trusted(settings.network.name, trust, folder)
-    network = settings.network.built(len(classes), channels)
-    one = torch.zeros(1, channels, *settings.data.entry().size[1:])
+    build = partial(settings.network.built, len(said.classes), said.channels)
     try:
-        method = settings.method.bind(network, one, learn=False, generator=torch.Generator())
+        weights = unflatten(checkpoint, "network")
+        if ":" not in settings.network.name or settings.network.name.startswith(OWN_NETWORKS):
+            _check_shapes(build, weights)
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {error}") from None
+    network = build()
+    try:
+        method = settings.method.bind(
+            network, torch.zeros(1, said.channels, *settings.data.entry().size[1:]), learn=False, generator=torch.Generator()
+        )
         if len(method.modules) > 0:
             method.modules.load_state_dict(_joined_names(unflatten(checkpoint, "method")))
-        network.load_state_dict(unflatten(checkpoint, "network"))
-    except RuntimeError as error:  # the network's code may have changed since
+        network.load_state_dict(weights)
+        check_weights(network, weights)
+    except (RuntimeError, ValueError, TypeError) as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None
-    return LoadedRun(
-        network.eval(), method, classes, settings, {**about, "checkpoint": found[-1].name, "file": checkpoint_sum(found[-1])}
-    )
+    about = {**said.about, "checkpoint": found[-1].name, "file": checkpoint_sum(found[-1])}
+    return LoadedRun(network.eval(), method, said.classes, settings, about)
+
+
+class _Said(NamedTuple):
+    """What the folder of a run says about it; ``stored`` is the digest of its settings."""
+
+    settings: Settings
+    classes: tuple[str, ...]
+    channels: int
+    about: dict[str, Any]
+    stored: str
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Said":
+        """From settings.json, whose content must have the digest it says."""
+        path = folder / SETTINGS
+        try:
+            said = parse_json(path.read_bytes())
+            about = {name: said[name] for name in ("recipe", "scale", "arm", "k", "seed", "digest")}
+            classes, channels = said["classes"], said["channels"]
+            settings = rebuild(Settings, said["settings"])
+            stored = str(about["digest"]).partition("-")[0]  # without the number of processes
+            sound = settings_digest(said["settings"]) == stored
+        except FileNotFoundError:
+            raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is damaged ({type(error).__name__}: {error})") from None
+        words = [about[name] for name in ("recipe", "scale", "arm", "digest")]
+        if not isinstance(classes, list) or not all(isinstance(word, str) for word in [*classes, *words]):
+            raise ValueError(f"{path} is damaged: its names are not words")
+        if not all(type(number) is int for number in (about["k"], about["seed"], channels)):
+            raise ValueError(f"{path} is damaged: k, seed and channels are not whole numbers")
+        if not sound:
+            raise ValueError(f"{path} is damaged or was changed: its settings do not have the digest {stored}")
+        return cls(settings, tuple(classes), channels, about, stored)
+
+
+def _check_shapes(build: Callable[[], nn.Module], weights: Any) -> None:
+    """Raise ValueError unless what ``build`` makes has the shapes of ``weights``; without memory, of which it could take all."""
+    with torch.device("meta"):
+        shapes = {name: value.shape for name, value in build().state_dict().items()}
+    for name, shape in shapes.items():
+        held = getattr(weights.get(name), "shape", None)
+        if held != shape:
+            raise ValueError(f"{name} should be {list(shape)}, it is {'missing' if held is None else list(held)}")
+
+
+def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
+    """Raise ValueError if a weight of ``network`` is NaN in ``state``. Buffers may hold what they like."""
+    for name, _ in network.named_parameters():
+        value = state.get(name)
+        if isinstance(value, Tensor) and bool(value.isnan().any()):
+            raise ValueError(f"its weights {name} hold NaN")
 
 
 def check_trusted(network: str, trust: Collection[str], folder: Path) -> None:

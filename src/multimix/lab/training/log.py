@@ -10,13 +10,12 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, get_type_hints
 
-from ..storage import make_folder, write_atomically
+from ..storage import make_folder, named, parse_json, write_atomically
 
 LAST = 10  # epochs whose median error is reported, as in the reference code
 
@@ -167,8 +166,8 @@ class Log:
     def _write_epochs(self, history: Sequence[Epoch]) -> None:
         rows = [_plain(vars(epoch)) for epoch in history]
         lines = [_line(row) for row in rows]
-        _write(self.folder / EPOCHS, _head([field.name for field in fields(Epoch)]) + b"".join(lines))
-        _write(self.folder / EPOCH_LINES, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        write_atomically(self.folder / EPOCHS, _head([field.name for field in fields(Epoch)]) + b"".join(lines))
+        write_atomically(self.folder / EPOCH_LINES, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
 
 
 def read_steps(folder: Path) -> list[Step]:
@@ -191,7 +190,7 @@ def read_epochs(folder: Path) -> list[Epoch]:
 
 def _epoch(line: bytes) -> Epoch | None:
     try:
-        return Epoch(**_plain(json.loads(line)))  # type: ignore[arg-type]  # a wrong name or none is a TypeError
+        return Epoch(**_plain(parse_json(line)))  # type: ignore[arg-type]  # a wrong name or none is a TypeError
     except (ValueError, TypeError, AttributeError):
         return None
 
@@ -211,11 +210,11 @@ def _head(words: Sequence[str]) -> bytes:
 
 def _cut_back(path: Path, updates: int) -> None:
     """Only the head of ``steps.csv`` and the sound lines of the first ``updates``."""
-    with _named(path):
+    with named(path):
         before = path.read_bytes() if path.exists() else b""
     after = _head(Step._fields) + b"".join(line + b"\n" for line, step in _sound_lines(before) if step.update <= updates)
-    if after != before:
-        _write(path, after)
+    # Always a new file: a process whose lock was deleted may still hold the old one open, and add to it.
+    write_atomically(path, after)
 
 
 def _sound_lines(content: bytes) -> Iterator[tuple[bytes, Step]]:
@@ -234,35 +233,21 @@ def _step(line: bytes) -> Step | None:
         return None
 
 
-def _write(path: Path, content: bytes) -> None:
-    with _named(path):
-        write_atomically(path, content)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """One sentence with the file, if the system refuses."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
-
-
 class _Growing:
     """A file that grows at its end, without a buffer of its own: nothing is left to be written when it is closed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _named(path):
+        with named(path):
             self._file = path.open("ab", buffering=0)
 
     def write(self, content: bytes) -> None:
-        with _named(self.path):
+        with named(self.path):
             while content:
                 content = content[self._file.write(content) :]
 
     def sync(self) -> None:
-        with _named(self.path):
+        with named(self.path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:

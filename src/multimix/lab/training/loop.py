@@ -6,7 +6,7 @@ and a few counters, and a run that resumes from it ends bit-exactly as one that 
 
 import math
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -23,10 +23,11 @@ from ..data.reading import read_picture
 from ..nets import parameter_groups
 from ..recipes.settings import Milestones, Settings
 from ..storage import digest
-from .checkpoint import Checkpoint, flatten, unflatten
+from .checkpoint import Checkpoint, check_weights, flatten
 from .evaluate import evaluate
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
+from .state import Position, State, state_of
 from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
 
 FITTING = 0xF17  # a random stream of its own
@@ -52,17 +53,6 @@ class Clock:
         return passed
 
 
-@dataclass
-class Position:
-    """Where a training is: ``epoch`` and ``step`` of the next update, and the sums of the running epoch."""
-
-    epoch: int = 0
-    step: int = 0
-    updates: int = 0
-    history: list[Epoch] = field(default_factory=list)
-    sums: dict[str, float] = field(default_factory=dict)
-
-
 class Training:
     """One seed of one choice of settings."""
 
@@ -78,6 +68,7 @@ class Training:
         seed_everything(START, seed)
         self.network = settings.network.built(len(self.train.classes), self.data.size[0])
         self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
+        self.pixels = digest([part.fingerprint() for part in (self.train, self.report)])
         self.network.to(accelerator.device)
         part = as_stored(self.train, settings.in_epoch(0).augment.short_side)
         self.fitted = fitted_settings(settings, self.network, part, seed, self.total_updates)
@@ -260,32 +251,52 @@ class Training:
             parts["carried"] = {"shares": carried}
         if self.accelerator.scaler is not None:
             parts["scaler"] = self.accelerator.scaler.state_dict()
-        values = {"seed": self.seed, "settings": self.settings.digest(), "samples": self.samples, "at": asdict(self.at)}
-        return flatten(parts, values)
+        data = {"samples": self.samples, "pixels": self.pixels}
+        return flatten(parts, {"seed": self.seed, "settings": self.settings.digest(), **data, "at": asdict(self.at)})
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Raise ValueError unless it holds a whole state, at a place that this training comes to; of another training any."""
+        state = state_of(checkpoint)
+        if (state.seed, state.settings, state.samples) != (self.seed, self.settings.digest(), self.samples):
+            return
+        at, epochs = state.at, self.settings.epochs
+        count = self.updates_in(at.epoch) if at.epoch < epochs else 1
+        before = sum(self.updates_in(epoch) for epoch in range(min(at.epoch, epochs)))
+        if at.epoch > epochs or at.step >= count or at.updates != before + at.step:
+            raise ValueError(f"it is in epoch {at.epoch}, step {at.step}, update {at.updates}, where this training never is")
+        check_weights(self.network, state.network)
 
     def resume(self, checkpoint: Checkpoint | None) -> None:
         """Go on from a state of this very training, if there is one."""
         if checkpoint is None:
             return
-        expected = (self.seed, self.settings.digest())
-        if (checkpoint.values.get("seed"), checkpoint.values.get("settings")) != expected:
+        state = state_of(checkpoint)
+        if (state.seed, state.settings) != (self.seed, self.settings.digest()):
             raise ValueError("the checkpoint belongs to another training; give the run a folder of its own")
-        if checkpoint.values["samples"] != self.samples:
-            raise ValueError("the run was begun with other samples than are in the data folder now; give it a folder of its own")
-        self.network.load_state_dict(unflatten(checkpoint, "network"))
-        self.optimizer.load_state_dict(unflatten(checkpoint, "optimizer"))
-        for weight, state in self.optimizer.state.items():
-            if state.get("momentum_buffer") is not None:  # in the memory order of its weight, as it was
-                state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
+        if state.samples != self.samples or state.pixels not in (None, self.pixels):
+            what = "samples" if state.samples != self.samples else "pixels"
+            raise ValueError(f"the run was begun with other {what} than are in the data folder now; give it a folder of its own")
+        try:
+            self._load(state)
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:  # the code may have changed since
+            why = " ".join(str(error).split())[:300]
+            raise ValueError(f"the state in the checkpoint does not fit this training: {why}") from error
+        self.at = state.at
+
+    def _load(self, state: State) -> None:
+        self.network.load_state_dict(state.network)
+        self.optimizer.load_state_dict(state.optimizer)
+        for weight, kept in self.optimizer.state.items():
+            if (momentum := kept.get("momentum_buffer")) is not None:  # in the memory order of its weight, as it was
+                if momentum.shape != weight.shape:
+                    raise ValueError(f"a momentum is {list(momentum.shape)}, its weight {list(weight.shape)}")
+                kept["momentum_buffer"] = torch.empty_like(weight).copy_(momentum)
         if len(self.fitted.method.modules) > 0:
-            self.fitted.method.modules.load_state_dict(unflatten(checkpoint, "method"))
-        if self.accelerator.scaler is not None and "scaler" in checkpoint.values:
-            self.accelerator.scaler.load_state_dict(unflatten(checkpoint, "scaler"))
-        carried = unflatten(checkpoint, "carried")["shares"] if "carried" in checkpoint.values else ()
-        each = len(carried) // self.accelerator.num_processes
-        self.carried = carried[self.accelerator.process_index * each :][:each]
-        at = checkpoint.values["at"]
-        self.at = Position(**{**at, "history": [Epoch(**epoch) for epoch in at["history"]]})
+            self.fitted.method.modules.load_state_dict(state.method or {})
+        if self.accelerator.scaler is not None and state.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state.scaler)
+        each = len(state.carried) // self.accelerator.num_processes
+        self.carried = tuple(dict(share) for share in state.carried[self.accelerator.process_index * each :][:each])
 
 
 def fitted_settings(settings: Settings, network: nn.Module, train: Split, seed: int, updates: int) -> Settings:

@@ -145,21 +145,28 @@ class Progress(progress.Progress):
 
 
 class Recorder:
-    """Writes the log and the checkpoints of a run into its folder, and shows its progress."""
+    """Writes the log and the checkpoints of a run into its folder, and shows its progress.
 
-    def __init__(self, folder: Path, running: Running, log: Log, progress: Progress) -> None:
-        self.folder, self.running, self.log, self.progress = folder, running, log, progress
+    ``check`` is called before anything is written; it raises an error if the folder is not this training's own any more.
+    """
+
+    def __init__(
+        self, folder: Path, running: Running, log: Log, progress: Progress, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self.folder, self.running, self.log, self.progress, self.check = folder, running, log, progress, check
         self.last_written = time.monotonic()
         self.best_now = False
 
     def step(self, row: Step, images: int) -> None:
         """One update is done."""
         if row.update % self.running.log_every == 0:
+            self.check()
             self.log.step(row)
         self.progress.step(row.update, row.epoch, row.loss, row.accuracy, images)
 
     def epoch(self, history: list[Epoch]) -> None:
         """An epoch is finished."""
+        self.check()
         self.log.epoch(history)
         self.progress.epoch(history[-1])
         self.best_now = is_best(history)
@@ -177,6 +184,7 @@ class Recorder:
     def between(self, updates: int, state: Callable[[], Checkpoint], due: bool) -> None:
         """Between two updates, when the state is complete; ``due`` if it must be written now."""
         if self.best_now:
+            self.check()
             # Before the state: if the process were killed in between, the epoch would be trained and this file written again.
             write_best(self.folder, only(state(), "network", "method"))
             self.best_now = False
@@ -185,6 +193,7 @@ class Recorder:
 
     def write(self, updates: int, state: Callable[[], Checkpoint]) -> None:
         """Write a checkpoint now, after the log has reached the disk: lines before a checkpoint are not written again."""
+        self.check()
         self.log.flush()
         write_checkpoint(self.folder, updates, state())
         self.last_written = time.monotonic()

@@ -1,12 +1,10 @@
 """Runs of a recipe: planned from its rows or from one method, trained one after the other, kept, and not done twice."""
 
-import errno
 import inspect
 import json
 import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,22 +14,21 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
-from filelock import FileLock, Timeout
 
 from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
+from ..locks import held, holder
 from ..recipes.base import Recipe, Scale, arm_name, arm_settings, counts_k
 from ..recipes.serialise import apply_changes, describe
 from ..recipes.settings import Data, Settings
 from ..storage import append_row, make_folder, read_rows, write_atomically
-from .checkpoint import SETTINGS, latest_checkpoint, weights_digest
+from .checkpoint import BEST, SETTINGS, latest_checkpoint, sound_checkpoint, weights_digest
 from .log import Log, Outcome, outcome
 from .loop import Diverged, Training
 from .recorder import Progress, Recorder, Stop
 
 PAPER_K = 5
 RESULTS, LOCK = "results.jsonl", ".lock"
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 Note = Callable[[str], None]
 
 
@@ -112,10 +109,13 @@ def _check_changes(recipe: Recipe, scale: Scale, changes: Mapping[str, str]) -> 
         raise ValueError("method.k is set by k (--k), which results are kept by")
 
 
-def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note = print) -> list[Outcome | None]:
+def train(
+    runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note = print, wait: float = 0.0
+) -> list[Outcome | None]:
     """The outcome of every run, trained if it is not finished yet; None for one whose loss diverged, which ``note`` is told.
 
-    Started by torchrun, all processes train together; the first one writes.
+    Started by torchrun, all processes train together; the first one writes. For a run that another process is training, ``wait``
+    seconds are waited.
     """
     if not runs:
         return []
@@ -129,16 +129,18 @@ def train(runs: Sequence[Run], *, data: str | Path, out: str | Path, note: Note 
             warmup()  # kernels are compiled once, not by every process, nor in the first epoch
     tell: Note = note if first else lambda sentence: None
     results: list[Outcome | None] = []
+    # Once for all runs: one that another process finishes meanwhile is seen when its folder is locked.
+    rows = read_rows(out / RESULTS, tell) if first else []
     for run in runs:
         accelerator = engine(run.settings)  # anew, so that the loss scale of fp16 does not pass from run to run
         run = run._replace(processes=accelerator.num_processes)
-        done = _same(accelerator, finished(run, out, tell) if first else None)
+        done = _same(accelerator, finished(run, out, tell, rows) if first else None)
         if done is not None:
             tell(f"{run.title}: done before, error {done.last:.2f} % in the last epoch")
             results.append(done)
             continue
         try:
-            results.append(_trained(run, Path(data), out, accelerator, tell))
+            results.append(_trained(run, Path(data), out, accelerator, tell, wait))
         except Diverged as error:
             tell(f"{run.title}: {error}")
             results.append(None)
@@ -162,7 +164,7 @@ def engine(settings: Settings) -> Accelerator:
     return made
 
 
-def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: Note) -> Outcome:
+def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: Note, wait: float) -> Outcome:
     """One run from where it was to its end, and its row."""
     splits = _read_together(run.settings, data, out / "cache", accelerator)
     training = Training(run.settings, run.seed, splits, accelerator)
@@ -172,14 +174,13 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
         with Stop() as stop:
             training.run(None, stop)
         return outcome(training.at.history)
-    with locked(folder):
+    with locked(folder, wait, note) as check:
         for half in folder.glob(".*.[0-9]*"):  # left by a process that was killed while it wrote; its lock is ours now
             half.unlink(missing_ok=True)
-        try:
-            write_atomically(folder / SETTINGS, _settings_text(run, training))
-        except OSError as error:
-            raise OSError(f"cannot write {str(folder / SETTINGS)!r}: {error.strerror}") from error
-        newest = _same(accelerator, latest_checkpoint(folder, note))
+        write_atomically(folder / SETTINGS, _settings_text(run, training))
+        newest = _same(accelerator, latest_checkpoint(folder, note, training.check))
+        if (folder / BEST).exists():
+            sound_checkpoint(folder / BEST, note)  # the next epoch that is better writes another
         if newest is not None:
             note(f"{run.title}: resumes after update {newest.values['at']['updates']}")
         training.resume(newest)
@@ -189,10 +190,11 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             Progress(run.title, training.total_updates, run.settings.epochs, at.updates, note=note) as progress,
             Stop(partial(progress.doing, "stopping after this update")) as stop,
         ):
-            recorder = Recorder(folder, run.settings.running, log, progress)
+            recorder = Recorder(folder, run.settings.running, log, progress, check)
             training.run(recorder, stop)
             recorder.write(training.at.updates, training.state)
         found = outcome(training.at.history)
+        check()
         if finished(run, out, note) is None:  # or another process was faster between our look and our lock
             append_row(out / RESULTS, _row(run, training, found))
     return found
@@ -269,41 +271,27 @@ def _settings_text(run: Run, training: Training) -> bytes:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in ``folder`` meanwhile; a ValueError names the one that does already.
+def locked(folder: Path, wait: float = 0.0, note: Note = print) -> Iterator[Callable[[], None]]:
+    """Keep other processes from training in ``folder``; a ValueError names the one that still does after ``wait`` seconds.
 
-    The operating system releases the lock when the process ends, however it ends; a forked worker does not inherit it. On a file
-    system without locks there is none.
+    What it yields raises an OSError if the folder or its lock is no longer there, so that others may have begun to train in it.
     """
     make_folder(folder)
     path = folder / LOCK
-    # No lock that is only a file: it would outlive a killed process.
-    lock = FileLock(path, timeout=0, fallback_to_soft=False, preserve_lock_file=True, on_acquired=_sign)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise ValueError(f"{folder} is being trained by another process{_holder(path)}") from None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        lock.release()
+    with ExitStack() as stack:
+        try:
+            try:
+                ours = stack.enter_context(held(path))
+            except BlockingIOError:
+                if wait <= 0:
+                    raise
+                note(f"{folder} is still being trained by another process{holder(path)}: waiting for it")
+                ours = stack.enter_context(held(path, wait=wait))
+        except BlockingIOError:
+            raise ValueError(f"{folder} is being trained by another process{holder(path)}") from None
 
+        def check() -> None:
+            if not (ours() and folder.exists()):
+                raise OSError(f"{folder} or the {LOCK} in it was deleted while it was trained: nothing more is written there")
 
-def _sign(handle: int) -> None:
-    """Write down who holds the lock, for the error of others; on a full disk that says less."""
-    with suppress(OSError):
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()} {socket.gethostname()}\n".encode())
-
-
-def _holder(path: Path) -> str:
-    try:
-        pid, _, host = path.read_text(errors="replace").strip().partition(" ")
-    except OSError:  # Windows lets nobody else read it
-        return ""
-    if not pid.isdecimal():
-        return ""
-    return f" (pid {pid})" if host in ("", socket.gethostname()) else f" (pid {pid} on {host})"
+        yield check

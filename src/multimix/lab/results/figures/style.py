@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,9 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+from ...terminal import printable
 from ..colours import BLUE, COLOURS, GREY, INK, LINE, ORANGE, SHEET, SKY, SOFT, VERMILION
 
 __all__ = ["BLUE", "COLOURS", "GREY", "INK", "LINE", "ORANGE", "SHEET", "SKY", "SOFT", "VERMILION"]
@@ -18,6 +21,7 @@ __all__ = ["BLUE", "COLOURS", "GREY", "INK", "LINE", "ORANGE", "SHEET", "SKY", "
 DASHES = ("-", "--", ":", "-.")
 SIZE = (5.4, 3.4)  # of a figure with one panel, in inches
 TEXT = 12  # points, which are the 16 pixels of a page
+NUMBER = re.compile(r"\$\\mathdefault\{[-−+0-9.^{}]*(\\times[0-9^{}]*)?\}\$")  # as matplotlib writes powers of ten
 
 
 def panels(size: tuple[float, float] = SIZE, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
@@ -55,6 +59,14 @@ def set_title(figure: Figure, *lines: str, width: int | None = None) -> None:
     figure.suptitle("\n".join(folded), fontsize=10, color=INK, x=0.01, ha="left", parse_math=False)
 
 
+def take_literally(figure: Figure) -> None:
+    """Show all words as they are: a name with dollar signs in it is not a formula. Only numbers on the axes are."""
+    for words in figure.findobj(Text):
+        words.set_text(printable(words.get_text()))  # an SVG cannot hold control characters
+        if "$" in words.get_text() and not NUMBER.fullmatch(words.get_text()):
+            words.set_parse_math(False)
+
+
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
     """A legend below everything, in as many columns as fit; the figure grows by what it needs."""
     if not handles:
@@ -80,6 +92,7 @@ def save(name: str, figure: Figure, *title: str, dpi: int = 150) -> dict[str, by
 
 def png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as PNG bytes, on white, whatever the user's matplotlib settings."""
+    take_literally(figure)
     canvas: Any = FigureCanvasAgg(figure)
     content = io.BytesIO()
     canvas.print_figure(content, format="png", dpi=dpi, facecolor="white")
@@ -88,6 +101,7 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
 
 def svg(figure: Figure) -> bytes:
     """The figure as SVG bytes, on white, its text as text, the same bytes for the same content."""
+    take_literally(figure)
     canvas: Any = FigureCanvasSVG(figure)
     content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "multimix", "svg.fonttype": "none"}):

@@ -1,6 +1,5 @@
 """What ``multimix demo`` has written, for the paper's Fig. 4."""
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from ...recipes.spiral import ARMS, COLLAPSED, SpiralSettings
 from ...results.figures.style import save
 from ...results.paper_table import DemoRuns
 from ...results.rows import SCALE_WORDS
+from ...storage import parse_json
 from ..files import one_thread
 from .figures import paper_figure
 from .runs import read_runs
@@ -39,7 +39,7 @@ def _read(folder: Path, name: str) -> tuple[SpiralSettings | None, dict[str, dic
     """The settings, None where they are not those of the demo, and the accuracies by arm and seed."""
     path = folder / name
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_json(path.read_bytes())
         seeds, settings, epochs = content["seeds"], content["settings"], content["settings"]["epochs"]
         accuracy = {arm: dict(zip(seeds, values, strict=True)) for arm, values in content["accuracy"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
