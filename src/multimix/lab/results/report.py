@@ -26,6 +26,7 @@ from .paper_table import fill
 from .paper_table import tables as paper_tables
 from .recipe_table import recipe_table
 from .rows import ECE, SCALE_WORDS, Aggregate, Rows
+from .settled import settled_table
 from .sweep_tables import budget_tables, sweeps
 from .table import Table, counted
 
@@ -98,6 +99,7 @@ def _page(
         *(paragraph(sentence) for sentence in _warnings(whole)),
         section("Results", *recipe_table(whole).html(), unfolded=len(lines) <= MOST),
         section("What shows and what does not", *(paragraph(sentence, finding=True) for sentence in findings(whole))),
+        section("Does K > 1 help?", *_settled(whole)),
         section("Comparisons", *tables.comparisons(whole).html()),
         *_beside_the_paper(whole, rows),
         section("Curves", beside(*shown.values())),
@@ -122,6 +124,11 @@ def _page(
     pictures = {f"samples-{i}.svg": content for i, (_, content) in enumerate(samples, start=1)}
     page = document(whole.recipe.title, lead, parts, headline=headline(whole), figure=figure)
     return page, {**curves, **cost_figures, **diagrams, **pictures}
+
+
+def _settled(whole: Aggregate) -> list[str]:
+    sheet = settled_table(whole, whole.error)
+    return [] if sheet is None else sheet.html()
 
 
 def _costs(whole: Aggregate, rows: Rows, places: Sequence[str | Path]) -> tuple[Sequence[Table], Mapping[str, bytes]]:
