@@ -175,8 +175,8 @@ def multiverse_findings(universes: Sequence[Universe]) -> list[str]:
         f"±{MARGIN:g} point in {verdicts['equal']}; {verdicts['not settled']} are not settled. {surviving} differ after Holm's "
         "correction.",
         f"The mean of K = 5 minus K = 1 over all settings is {signed(mean)} points; it is above 0 in {ahead} of {count}.",
-        f"The paper's gain of {signed(paper)} points lies in the 95 % interval of {inside} settings; {reach} of {len(seeds)} single "
-        "seeds gain as much or more.",
+        f"The paper's gain of {signed(paper)} points lies in the 95 % interval of {inside} settings; {reach} of {len(seeds)} "
+        "single seeds gain as much or more.",
         f"The three means come within 1 point (root mean square) of the paper's 90.67, 94.17 and 97.50 in {near} settings; "
         f"nearest, at {nearest.distance:.2f} points, is {setting_words(nearest.result.settings)}: {triple}.",
     ]

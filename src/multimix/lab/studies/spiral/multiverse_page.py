@@ -36,8 +36,8 @@ def write_multiverse(universes: Sequence[Universe], out: str | Path, stem: str =
     pictures = {name: drawing(svg(figure), alts[name], alts[name]) for name, figure in drawn.items()}
     seeds = len(universes[0].result.seeds)
     lead = (
-        f"The paper publishes neither its spiral nor most of its settings. These are {counted(len(universes), 'setting')} that it "
-        f"may have had, each trained on {counted(seeds, 'seed')} without mixup, with manifold mixup (K = 1) and with multi-mix "
+        f"The paper publishes neither its spiral nor most of its settings. These are {counted(len(universes), 'setting')} that "
+        f"it may have had, each trained on {counted(seeds, 'seed')} without mixup, with manifold mixup (K = 1) and with multi-mix "
         "(K = 5)."
     )
     levels, every = level_table(universes), settings_table(universes)
