@@ -67,6 +67,13 @@ def test_the_cheapest_of_those_not_told_apart_is_advised():
     assert "Cost: cutmix K = 1 took 1.5 times the CPU s of no mixing for the same number of updates." in found.sentences
 
 
+def test_a_network_that_had_no_time_to_learn_is_said():
+    found = answer(whole({NONE: [20.0, 21.0, 22.0], CUT: [31.5, 32.4, 33.6]}))  # made-up rows have a training accuracy of 50 %
+    assert any(
+        words.startswith("Without mixing the network got only 50 % of what it learns from right") for words in found.sentences
+    )
+
+
 def test_changes_of_classes_by_hand():
     def seen(*wrong):
         entries = [{"n": 4, "wrong": count, "error": 25.0 * count} for count in wrong]

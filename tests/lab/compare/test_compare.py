@@ -19,9 +19,12 @@ from multimix.lab import cli
 from multimix.lab.compare import budget, run
 from multimix.lab.compare.own_dataset import write_folder
 from multimix.lab.compare.run import compare_folder
+from multimix.lab.compare.setup import Setup
 from multimix.lab.data import read
 from multimix.lab.data.own_folder import read_folder
+from multimix.lab.nets import network
 from multimix.lab.storage import read_rows
+from peers import peer
 from real_data import real_folder
 
 SMALL = {"methods": ("cutmix",), "ks": (2,), "seeds": 2, "budget": "10h"}
@@ -181,6 +184,45 @@ def test_images_of_cifar100(tmp_path):
     assert seen <= {row.numpy().tobytes() for row in splits["test"].pixels[:600]} or len(seen) == 36
 
 
+class Tiny(torch.nn.Sequential):
+    """A network of one's own, without layers that manifold mixup knows by name."""
+
+    def __init__(self, num_classes):
+        super().__init__(
+            torch.nn.Conv2d(3, 4, 3, 4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 8 * 8, num_classes)
+        )
+
+
+@pytest.mark.slow
+def test_a_network_of_ones_own_and_a_method_that_it_cannot_have(photos, tmp_path):
+    said = []
+    asked = {**SMALL, "methods": ("cutmix", "manifoldmix"), "model": f"{__name__}:Tiny", "seeds": 1}
+    page, found = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=said.append, **asked)
+    assert [line.arm for line in found.whole.trained] == ["none", "cutmix"]
+    assert any(words.startswith("manifoldmix K = 2 cannot be trained and is left out: ") for words in said)
+    assert "manifoldmix K = 2 was left out" in page.read_text()
+    assert found.answer.best.evaluated("error"), "its code was trusted, since it was named"
+
+
+@pytest.mark.slow
+def test_a_network_of_timm(photos, tmp_path):
+    peer("timm")
+    asked = {**SMALL, "model": "timm/test_resnet", "seeds": 1}
+    _, found = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=lambda words: None, **asked)
+    assert type(found.planned[0].run.settings.network.built(3, 3)).__module__.startswith("timm.")
+    assert len(found.whole.trained) == 2
+    assert Setup(photos, "timm/vit_tiny_patch16_224", {}).side == 224, "it takes no other size"
+    with pytest.raises(ValueError, match=r"^timm [\d.]+ has no network 'resnet19' \(did you mean 'resnet18'\?\)$"):
+        network("timm/resnet19", 3)
+
+
+@pytest.mark.slow
+def test_two_runs_at_a_time(photos, tmp_path):
+    asked = {**SMALL, "seeds": 1, "jobs": 2}
+    _, found = compare_folder(photos, out=tmp_path, changes=QUICK, note=lambda words: None, **asked)
+    assert len(found.whole.trained) == 2
+
+
 @pytest.mark.slow
 def test_words(tmp_path):
     source = Path(real_folder("speech_commands_v1")) / "speech_commands_v0.01"
@@ -198,6 +240,8 @@ def test_words(tmp_path):
     [
         (["--budget", "soon"], "budget must be a time such as 30m, 2h or 90s, got 'soon'"),
         (["--seeds", "0"], "seeds and jobs must be at least 1, got 0 and 1"),
+        (["--methods", "none"], "methods must name at least one beside no mixing, got none"),
+        (["--methods", "sagemix"], "sagemix is for clouds of points, and folder has images"),
         (["--ks", "0"], "ks must be one or more whole numbers, at least 1, got 0"),
         (["--epochs", "3"], "epochs follows from the folder and the budget here; multimix sweep folder takes it"),
         (["--methods", "cutmux"], "no method 'cutmux' (did you mean 'cutmix'?)"),

@@ -143,11 +143,13 @@ def test_what_systems_leave_behind_is_passed_over(tmp_path):
     (tmp_path / "readme.txt").write_text("x")
     (tmp_path / "empty").mkdir()
     pictures(tmp_path, 1)
+    pictures(tmp_path / "multimix-compare" / "photos" / "figures")
+    (tmp_path / "multimix-compare" / "photos" / "compare.json").write_text("{}")
     found = list_folder(tmp_path)
     assert found.classes == ("a", "b")
     assert found.notes == (
         "1 of the pictures outside the folders of the classes: passed over",
-        "no pictures in 1 of the folders, which are no classes then: empty",
+        "no pictures in 2 of the folders, which are no classes then: empty, multimix-compare",
         "1 of the files have other endings and were passed over: readme.txt",
     )
 

@@ -21,7 +21,6 @@ def compare(
     methods: Annotated[tuple[str, ...], option("What is compared with no mixing; multimix list methods names all.", "NAME …")] = (
         "mixup",
         "cutmix",
-        "puzzlemix",
     ),
     ks: Annotated[tuple[int, ...], option("With how many interpolations each.", "K …")] = (1, 5),
     seeds: Annotated[int, option("How many trainings of each, from seed 0 on.", "N")] = 3,

@@ -17,6 +17,7 @@ from ..results.table import counted, signed
 from ..statistics import Paired, paired_by_seed
 
 FIELD = "last"  # the error that is compared
+LEARNT = 90.0  # per cent of the training samples, which a network gets right that has learnt them
 
 
 class Answer(NamedTuple):
@@ -44,7 +45,12 @@ def answer(whole: Aggregate) -> Answer:
     equals = [line for line in lines if line is not mixing and line.arm != BASELINE and not told_apart(mixing, line)]
     advice = min([best, *equals], key=_seconds) if better else best
     sentences = [*_sureness(whole, mixing, test, tests), *_equals(mixing, equals)]
-    sentences += [*_cost(whole, none, advice if better else mixing), *_calibration(none, mixing), *_test_part(best)]
+    sentences += [
+        *_cost(whole, none, advice if better else mixing),
+        *_calibration(none, mixing),
+        *_learnt(none),
+        *_test_part(best),
+    ]
     return Answer(_headline(best, none, test, better), tuple(sentences), best, mixing, advice, better)
 
 
@@ -138,6 +144,17 @@ def _calibration(none: Line | None, mixing: Line) -> list[str]:
     if mixed is None or plain is None or mixing is none:
         return []
     return [f"Calibration error (ECE): {mixed.mean:.1f} % with {words(mixing)}, {plain.mean:.1f} % without mixing."]
+
+
+def _learnt(none: Line | None) -> list[str]:
+    """Whether networks had the time to learn what they were shown: before that there is little that mixing could help."""
+    accuracy = None if none is None else none.mean(lambda run: run.epochs[-1].accuracy)
+    if accuracy is None or accuracy >= LEARNT:
+        return []
+    return [
+        f"Without mixing the network got only {accuracy:.0f} % of what it learns from right in its last epoch: it had no time to "
+        "learn all of it, and what mixing is worth shows in longer trainings. A larger budget would tell more."
+    ]
 
 
 def _test_part(best: Line) -> list[str]:

@@ -11,6 +11,7 @@ from ..terminal import duration
 MOST_EPOCHS, LEAST_EPOCHS = 200, 10  # more does not help, fewer says nothing
 LEAST_OF_CLASS = 5  # samples, where a class has them
 EVALUATIONS = 6  # of a run: five while it trains, one for the page
+STARTING = 10.0  # seconds that a process of its own takes to start
 OVERHEAD = 1.5  # seconds of a run beside updates and evaluations: making networks, writing checkpoints
 RESERVE = 0.15  # of the budget is not planned: for the page, and since measured times are not exact
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -34,13 +35,14 @@ class Work:
     sizes: Sizes
     largest: int
     jobs: int = 1
+    overhead: float = OVERHEAD
 
     def seconds(self, arm: Arm, epochs: int, most: int | None) -> float:
         """What one run of an arm is expected to take."""
         train, test = self.sizes(most)
         # Looking at a sample without learning from it takes about a third of an update's share for it; it is counted as a half.
         evaluation = EVALUATIONS * test * self.updates[self.without] / self.batch / 2
-        return epochs * updates_per_epoch(train, self.batch) * self.updates[arm] + evaluation + OVERHEAD
+        return epochs * updates_per_epoch(train, self.batch) * self.updates[arm] + evaluation + self.overhead
 
     def whole(self, epochs: int, most: int | None) -> float:
         """What everything is expected to take, reading included."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from ...methods import NoMix
 from ..data.own_folder import OwnSplits
 from ..results.rows import Aggregate
 from ..results.table import counted
@@ -33,8 +34,8 @@ class Asked:
             raise ValueError(f"seeds and jobs must be at least 1, got {self.seeds} and {self.jobs}")
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"ks must be one or more whole numbers, at least 1, got {', '.join(map(str, self.ks)) or 'none'}")
-        if not self.methods:
-            raise ValueError("methods must name at least one beside no mixing, got none")
+        if not set(self.methods) - {NoMix.name}:
+            raise ValueError(f"methods must name at least one beside no mixing, got {', '.join(self.methods) or 'none at all'}")
         for field in self.changes:
             if field in RESERVED or field.startswith("schedule"):
                 raise ValueError(f"{field} follows from the folder and the budget here; multimix sweep folder takes it")

@@ -28,12 +28,12 @@ from ..terminal import duration
 from ..terminal import note as say
 from ..training.run import splits_of
 from .answer import answer
-from .budget import Work, divide, in_seconds
+from .budget import OVERHEAD, STARTING, Work, divide, in_seconds
 from .page import compare_page
 from .plan import Asked, Comparison, Plan, plan_words
 from .setup import Setup
 
-METHODS = ("mixup", "cutmix", "puzzlemix")
+METHODS = ("mixup", "cutmix")
 OUT = Path("multimix-compare")
 FILE, PAGE = "compare.json", "compare.html"
 SCALE: Scale = "small"
@@ -155,7 +155,8 @@ def _measured_plan(setup: Setup, asked: Asked, out: Path, start: float, note: No
         raise ValueError(f"the network {setup.network} cannot be trained on these data: {found.broken[BASE]}")
     if len(found.numbers) == 1:
         raise ValueError(f"none of the methods can be trained: {next(iter(found.broken.values()))}")
-    work = Work(found.numbers, BASE, asked.seeds, setup.batch, reading, setup.sizes, setup.largest, asked.jobs)
+    overhead = STARTING if asked.jobs > 1 else OVERHEAD
+    work = Work(found.numbers, BASE, asked.seeds, setup.batch, reading, setup.sizes, setup.largest, asked.jobs, overhead)
     return Plan(divide(asked.budget, time.monotonic() - start, work), found.numbers, found.broken)
 
 

@@ -1,6 +1,7 @@
 """What a comparison trains with: the kind of data, the size of the pictures, network, batch and schedule, fitted to a folder."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -27,6 +28,8 @@ class Setup:
     """A folder, listed, and the settings that fit it."""
 
     def __init__(self, folder: Path, model: str | None, changes: Mapping[str, str]) -> None:
+        if model is not None and ":" in model and "" not in sys.path:
+            sys.path.insert(0, "")  # code in the folder where the command was typed
         self.folder = folder
         self.kind: Kind = kind_of(folder)
         self.listed = list_folder(folder, self.kind)

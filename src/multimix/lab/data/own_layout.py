@@ -18,6 +18,7 @@ ENDINGS: Mapping[Kind, tuple[str, ...]] = {"pictures": PICTURES, "sounds": SOUND
 PARTS = {"train": ("train", "training"), "test": ("test", "testing"), "validation": ("val", "valid", "validation")}
 WHOLE = "whole"  # the only part of a folder that is not divided yet
 PASSED = ("thumbs.db", "desktop.ini", "__macosx")  # what systems leave everywhere; hidden files are passed over as well
+OURS = ("compare.json", "results.jsonl")  # in a folder of results, which is no class although it has pictures
 CHOOSING = 0x0C5E  # a random stream of its own
 NAMED = 5  # of a long list
 
@@ -129,7 +130,7 @@ def scan(folder: Path, endings: tuple[str, ...], above: tuple[str, ...] = ()) ->
         if entry.name.startswith(".") or entry.name.lower() in PASSED:
             continue
         if entry.is_dir():
-            if os.path.realpath(entry.path) in here:
+            if os.path.realpath(entry.path) in here or any(os.path.exists(os.path.join(entry.path, name)) for name in OURS):
                 continue
             inner = scan(Path(entry.path), endings, here)
             if inner.files or inner.folders:
