@@ -221,6 +221,12 @@ def test_the_fuzzer_tells_faults(monkeypatch):
     assert fuzzing.campaign(0, 60)[fuzzing.FOREIGN] > 0
 
 
+def test_a_path_given_as_a_list_is_taken_as_written():
+    lam = [0.1, 0.2, 0.7]
+    assert mm.InputMixup(k=3).plan(X, lam=lam).lam[:, 0].tolist() == lam
+    assert mm.CutMix(k=3).plan(X, lam=torch.tensor(lam, dtype=torch.float64)).k == 3
+
+
 def test_numpy_scalars_and_arrays_serve_where_numbers_do():
     assert len(mm.InputMixup(k=numpy.int64(3)).plan(X, lam=numpy.array([0.1, 0.2]), partner=numpy.array([1, 2, 0]))) == 2
     assert len(PLAN[numpy.int64(1)]) == 1

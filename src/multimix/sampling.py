@@ -170,7 +170,8 @@ def check_second(beta: float, sampler: str) -> None:
 
 def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     """A path given by the caller as float64 ``[K, 1 or B]``: never clamped, but it must be ordered and within [0, 1]."""
-    lam = _as_tensor("lam", "real numbers", lam)
+    # A list is taken as it is written: in torch's own float32, 0.1 would be another number.
+    lam = _as_tensor("lam", "real numbers", lam, None if hasattr(lam, "dtype") else torch.float64)
     if lam.is_complex():
         raise ValueError(f"lam must be real, got {lam.dtype}")
     lam = lam.to(torch.float64)
@@ -184,10 +185,10 @@ def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
     return lam
 
 
-def _as_tensor(name: str, what: str, values: Any) -> Tensor:
+def _as_tensor(name: str, what: str, values: Any, dtype: torch.dtype | None = None) -> Tensor:
     """``values`` as a tensor on the CPU: they may come as a list, an array or a tensor."""
     try:
-        return torch.as_tensor(values, device="cpu")
+        return torch.as_tensor(values, dtype=dtype, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a tensor or a list of {what}, got {values!r}") from None
 
