@@ -1,5 +1,6 @@
 """multimix: K ordered interpolations of every pair, for every mixup method and any model."""
 
+from .allocator import keep_memory
 from .batch import mixed_forward
 from .distributed import average_gradients, broadcast_networks
 from .drop_in import Mix
@@ -29,6 +30,7 @@ __all__ = [
     "average_gradients",
     "broadcast_networks",
     "input_saliency",
+    "keep_memory",
     "mix",
     "mixed_accuracy",
     "mixed_chunks",

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .allocator import trim_memory
+
 LEAST_BYTES = 1 << 16
 """Smaller tensors come from memory that the C library keeps anyway."""
 MOST_FREE = 4
@@ -62,8 +64,9 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def release_memory() -> None:
-    """Hand the memory back that is kept for the next mixed batches: at most four that nobody holds any more."""
+    """Hand back the memory that is kept for the next mixed batches, and what :func:`keep_memory` has kept."""
     _free.clear()
+    trim_memory()
 
 
 def _block(size: int) -> Block:
