@@ -48,6 +48,7 @@ docs-tables: $(VENV)/.lab
 
 bench: $(VENV)/.dev
 	$(PIP) --no-deps timm==1.0.30
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/mixing.py
 	$(PIP) --no-deps gco-wrapper==3.0.9
 	$(BIN)/python benchmarks/masks.py

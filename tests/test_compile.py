@@ -8,6 +8,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 import multimix as mm
+from multimix.hooks import GATHERS_WRONG
 from oracles import seeded
 
 X = torch.randn(8, 3, 16, 12, generator=seeded(0))
@@ -116,6 +117,25 @@ def test_every_call_of_a_compiled_model_is_mixed_whatever_its_layers_are(layer):
             logits, _ = mm.mixed_logits(compiled, method, x, y, generator=seeded(seed))
             torch.testing.assert_close(logits, mm.mixed_logits(model, method, x, y, generator=seeded(seed))[0])
             torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_whether_this_torch_gathers_wrong():
+    """The bug for which mixing stays out of compiled graphs (pytorch issue 185509), in torch alone: is this one affected?"""
+    before, after = nn.Conv2d(3, 4, 3), nn.Sequential(nn.Tanh(), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
+    generator = seeded(0)
+    with torch.no_grad():
+        for weight in (*before.parameters(), *after.parameters()):
+            weight.uniform_(-0.5, 0.5, generator=generator)
+    x, partner = torch.randn(8, 3, 8, 8, generator=generator), torch.randperm(8, generator=generator)
+    share = torch.rand(3, 1, 1, 1, 1, generator=generator)
+
+    def loss(x, partner, share):
+        z = before(x)
+        return after(torch.lerp(z, z[partner], share).flatten(0, 1)).square().mean()
+
+    (right,), (found,) = (torch.autograd.grad(run(x, partner, share), [before.weight]) for run in (loss, torch.compile(loss)))
+    error = float((found - right).norm() / right.norm())
+    assert (error > 1e-3) == GATHERS_WRONG, f"the gradient is off by {error:.2g} of its length with torch {torch.__version__}"
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -321,3 +321,19 @@ def test_history_that_nobody_hands_on_is_refused_and_none_begins():
         with pytest.raises(ValueError, match=sentence.format(where)):
             call()
         call(history_x=None)
+
+
+def test_labels_on_another_device_are_refused_before_the_model_runs():
+    def never(x):
+        raise AssertionError("the model ran")
+
+    model = nn.Identity()
+    model.forward = never
+    x, y = torch.rand(4, 3, 6, 6, generator=seeded(0)), torch.arange(4, device="meta")
+    for call in (
+        lambda: mm.mixed_loss(model, mm.CutMix(), x, y, num_classes=4),
+        lambda: mm.mixed_logits(model, mm.InputMixup(), x, y, num_classes=4),
+        lambda: mm.Mix(mm.CutMix(), num_classes=4)(x, y),
+    ):
+        with pytest.raises(ValueError, match="x and y must be on one device, got cpu and meta"):
+            call()

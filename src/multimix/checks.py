@@ -86,6 +86,8 @@ def check_labels(y: Tensor, x: Tensor) -> None:
     check_target(y)
     if y.ndim == 0 or len(y) != len(x):
         raise ValueError(f"x and y must have one row per sample, got shapes {list(x.shape)} and {list(y.shape)}")
+    if y.device != x.device:
+        raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
 
 
 def check_finite(x: Tensor, name: str = "x") -> bool:

@@ -168,7 +168,7 @@ class Mix(nn.Module):
         self._starts.share_memory_()
         if stream is not None:
             generator = torch.Generator()
-            generator.set_state(torch.tensor(stream[1], dtype=torch.uint8))
+            generator.set_state(torch.tensor(stream[1], dtype=torch.uint8, device="cpu"))
             self._stream = (os.getpid(), *stream[0]), generator
 
     def _model(self, given: Mapping[str, Any]) -> nn.Module | None:

@@ -15,6 +15,10 @@ from torch import Tensor, nn
 from .checks import nearest
 from .plan import Plan
 
+# The compiler of torch 2.13.0 fuses the backward pass of a gather with its reader after some layers, and the gradients of those
+# come out wrong, without an error (pytorch issue 185509, fixed by 185873). 2.6 to 2.12, 2.14 and 2.15 are right.
+GATHERS_WRONG = torch.__version__.partition("+")[0] == "2.13.0"
+
 _installed: weakref.WeakKeyDictionary[nn.Module, MixPoints] = weakref.WeakKeyDictionary()
 
 
@@ -79,9 +83,9 @@ class MixPoints(Hooks):
         if core in _installed:
             raise ValueError(f"the model has MixPoints at {', '.join(_installed[core].layers)} already: remove them first")
         super().__init__(core, [name for name in layers if name is not None])
-        # Mixing itself stays out of the compiled graphs: for some layers torch 2.13's inductor fuses the backward pass of the
-        # gather with its reader, and the gradients of the layers before come out wrong, without an error.
-        self.mixed = torch.compiler.disable(mixed_output)  # type: ignore[no-untyped-call]
+        if GATHERS_WRONG:
+            # Mixing stays out of the compiled graphs.
+            self.mixed = torch.compiler.disable(mixed_output)  # type: ignore[no-untyped-call]
         # By default the compiler takes hooks for things that never change: a graph that was compiled with one plan, or without,
         # would run again with the next, depending on where the layer is and on whether its class overrides __call__.
         from torch._dynamo import config

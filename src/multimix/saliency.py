@@ -153,8 +153,6 @@ def _check(model: nn.Module, x: Tensor, y: Tensor, loss: CleanLoss | None) -> No
     if loss is not None:
         return
     check_labels(y, x)
-    if y.device != x.device:
-        raise ValueError(f"x and y must be on one device, got {x.device} and {y.device}")
     if not _several_labels(y):
         check_classes(y, "saliency", OWN_LOSS)
 

@@ -193,3 +193,13 @@ def test_help_loads_no_picture_library(files):
     done = run(files, "--help", code=code)
     assert "multimix demo" in done.stdout
     assert not {"matplotlib", "PIL", "multimix.lab.look.look"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--help"]], ids=" ".join)
+def test_a_terminal_that_cannot_write_greek_letters(tmp_path, arguments, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    code = "from multimix.lab.cli import main; import sys; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.decode("cp1252")) > 500

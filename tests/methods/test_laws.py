@@ -1,5 +1,6 @@
 """What methods draw beside path and geometry. Fixed seeds; each test fails by chance with probability 1e-3 or less."""
 
+import copy
 import math
 from collections import Counter
 
@@ -149,4 +150,18 @@ def test_a_default_device_does_not_matter(device):
         plain = method.plan(x, generator=seeded(1)).mix(x)
         with torch.device(device):
             plan = method.plan(x, generator=torch.Generator(device="cpu").manual_seed(1))
+            assert torch.equal(plan.mix(x), plain)
         assert torch.equal(plan.mix(x), plain)
+
+
+def test_a_default_device_does_not_matter_to_what_draws_or_is_copied():
+    x, y = torch.randn(4, 2, 6, 5), torch.arange(4)
+    used = mm.Mix(mm.CutMix(k=2), num_classes=4, seed=1)
+    used(x, y)
+    expected = copy.deepcopy(used)(x, y)
+    skipped, one = mm.CutMix(p=0.5), mm.OneOf(methods=(mm.CutMix(), mm.InputMixup()))
+    with torch.device("meta"):
+        found = copy.deepcopy(used)(x, y)
+        for method in (skipped, one):
+            method.choose(generator=torch.Generator(device="cpu").manual_seed(0))
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -110,7 +110,7 @@ class BoxPlan(PairPlan):
 
 @lru_cache(maxsize=64)
 def _sides(size: tuple[int, ...]) -> Tensor:
-    return torch.tensor(size, dtype=torch.float64)
+    return torch.tensor(size, dtype=torch.float64, device="cpu")
 
 
 def slices(low: list[int], high: list[int]) -> tuple[slice, ...]:

@@ -59,6 +59,9 @@ def command(name: str) -> Callable[..., None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0, or 2 with one sentence on the error stream if the input cannot be used, or 130 if it was told to stop."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # where λ cannot be written, as on terminals of code page 1252, ? stands for it
+            stream.reconfigure(errors="replace")
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given == ["--version"]:
         print(f"multimix {__version__}")

@@ -185,7 +185,7 @@ class PathMethod(Method):
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         if self.p == 1:
             return self
-        heads = float(torch.rand((), generator=resolved(generator), dtype=torch.float64)) < self.p
+        heads = float(torch.rand((), generator=resolved(generator), dtype=torch.float64, device="cpu")) < self.p
         return replace(self, p=1.0) if heads else None
 
 
@@ -322,6 +322,7 @@ def trained_parameters(method: Method) -> list[nn.Parameter]:
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:
-    # Only where it is needed: the context slows every call of torch down. A default device is a mode of torch's functions.
+    # Only where it is needed: the context slows every call of torch down. A default device is a mode of torch's functions; not
+    # get_default_device, which in torch 2.6 and 2.7 does not see ``with torch.device(…)``.
     no_mode = torch._C._len_torch_function_stack() == 0
-    return nullcontext() if no_mode or torch.get_default_device().type == "cpu" else torch.device("cpu")
+    return nullcontext() if no_mode or torch.empty(0).device.type == "cpu" else torch.device("cpu")

@@ -66,7 +66,7 @@ class OneOf(Method):
         edges = list(accumulate(self.probabilities))
         if edges[-1] > 1 - 1e-9:
             edges[-1] = 1.0  # rounding must not leave a gap below 1
-        drawn = bisect_right(edges, float(torch.rand((), generator=generator, dtype=torch.float64)))
+        drawn = bisect_right(edges, float(torch.rand((), generator=generator, dtype=torch.float64, device="cpu")))
         return self.methods[drawn].choose(generator=generator) if drawn < len(edges) else None
 
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:

@@ -139,7 +139,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         chosen = super().choose(generator=generator)
         if not isinstance(chosen, PuzzleMix) or chosen.adv_p == 0 or chosen.adv_roles is not None:
             return chosen
-        first, second = (torch.rand(2, generator=resolved(generator), dtype=torch.float64) < self.adv_p).tolist()
+        first, second = (torch.rand(2, generator=resolved(generator), dtype=torch.float64, device="cpu") < self.adv_p).tolist()
         return replace(chosen, adv_roles=(first, second))
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:

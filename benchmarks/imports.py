@@ -1,0 +1,42 @@
+"""What ``import multimix`` and ``multimix --help`` cost beyond ``import torch``, in CPU seconds of processes of their own."""
+
+import resource
+import statistics
+import subprocess
+import sys
+
+RUNS = 7
+MOST_RATIO, MOST_SECONDS = 1.15, 1.0
+HELP = "import sys; from multimix.lab.cli import main; sys.argv = ['multimix', '--help']; main()"
+
+
+def cpu_seconds(code: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    codes = {"import torch": "import torch", "import multimix": "import multimix", "multimix --help": HELP}
+    for code in codes.values():
+        cpu_seconds(code)  # files into the cache
+    taken = {name: [] for name in codes}
+    for _ in range(RUNS):  # in turn, so that a busy machine is busy for all
+        for name, code in codes.items():
+            taken[name].append(cpu_seconds(code))
+    middle = {name: statistics.median(values) for name, values in taken.items()}
+    for name, values in taken.items():
+        low, _, high = statistics.quantiles(values, n=4)
+        print(f"{name}: {middle[name]:.2f} s ({low:.2f} … {high:.2f})")
+    ratio = middle["import multimix"] / middle["import torch"]
+    beyond = middle["multimix --help"] - middle["import torch"]
+    print(f"import multimix / import torch: {ratio:.2f}, {verdict(ratio, MOST_RATIO)}")
+    print(f"multimix --help beyond import torch, in s: {beyond:.2f}, {verdict(beyond, MOST_SECONDS)}")
+
+
+def verdict(value: float, most: float) -> str:
+    return f"at most {most:g}: {'met' if value <= most else 'missed'}"
+
+
+main()
