@@ -67,6 +67,18 @@ def test_the_address_is_the_same_everywhere(file):
     assert set(addresses) == {ADDRESS}
 
 
+def test_templates_and_citation_can_be_read():
+    yaml = pytest.importorskip("yaml")
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text())
+        assert path.name == "config.yml" or {"name", "description", "body"} <= set(form)
+        assert all(field["attributes"]["label"] for field in form.get("body", []))
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    assert {"run": ".ci/run"} in workflow["jobs"]["linux"]["steps"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert [author["family-names"] for author in citation["preferred-citation"]["authors"]] == ["Shen", "Yu", "Yang", "Kwok"]
+
+
 def test_everything_imports_without_posix():
     done = subprocess.run([sys.executable, "-c", EVERYTHING], capture_output=True, text=True, timeout=300)
     assert done.stdout.endswith("imported\n"), done.stderr[-2000:]
