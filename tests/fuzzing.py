@@ -107,6 +107,7 @@ def values(draw, size, say, name="x"):
     say(f"{name}:{kind}{list(size)}")
     if kind in ("nan", "inf", "-inf") and x.numel() > 0:
         x.view(-1)[draw.randrange(x.numel())] = float(kind)
+        return x.to(draw.choice([torch.half, torch.bfloat16, torch.float, torch.double]))
     scale = {"largest": 3e38, "huge": 1e30, "tiny": 1e-30, "denormal": 1e-42, "constant": 0.0}
     x = x.sign() * scale[kind] if kind in scale else x
     dtypes = {
@@ -132,6 +133,12 @@ def is_odd(x):
     if not isinstance(x, torch.Tensor) or x.is_meta or x.is_complex() or x.layout != torch.strided:
         return True
     return not bool(torch.isfinite(x.double() if x.is_floating_point() else x).all())
+
+
+def assert_finite(x):
+    """Raise if ``x``, which a call took, should have been refused."""
+    usable = isinstance(x, torch.Tensor) and x.is_floating_point() and not x.is_meta
+    assert not usable or bool(torch.isfinite(x).all()), "x is not finite and was taken"
 
 
 def is_large(x):
@@ -275,6 +282,8 @@ def drop_in(draw, say):
         uint8=draw.odd(0.1), check=not draw.odd(0.05),
     )  # fmt: skip
     mixed, target = mix(x, y, **given)
+    if mix.check:
+        assert_finite(x)
     odd = is_odd(x)
     return judged(mixed, k=len(mixed) // len(x), batch=len(x), odd=odd) or judged(target, k=len(mixed) // len(x), batch=len(x))
 
@@ -291,6 +300,7 @@ def _model_call(draw, say, function, **more):
     result = function(
         model, made, x, y, num_classes=draw.some([3, None], 2, "x", 1.5), smoothing=draw.some([0.0, 0.1], "x", 2), **more, **given
     )
+    assert_finite(x)
     return result, is_large(x) or is_large(y)
 
 
@@ -312,7 +322,7 @@ def terms(draw, say):
 
 
 def chunks(draw, say):
-    found, odd = _model_call(draw, say, mm.mixed_chunks, steps=number(draw, 1, 2))
+    found, odd = _model_call(draw, say, lambda *given, **more: list(mm.mixed_chunks(*given, **more)), steps=number(draw, 1, 2))
     return next(filter(None, [judged(logits, odd=odd) or judged(target) for logits, target, _ in found]), None)
 
 

@@ -183,9 +183,11 @@ def test_labels_of_every_whole_type(dtype):
 
 
 @pytest.mark.parametrize("method", [mm.ManifoldMixup(layers=(None, "body")), mm.AlignMixup(layers=("body",))], ids=str)
-def test_nan_is_refused_at_hidden_layers_too(method):
-    x = X.clone()
-    x[1, 0, 2, 2] = float("nan")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_nan_is_refused_at_hidden_layers_too(method, dtype, value):
+    x = X.to(dtype, copy=True)
+    x[1, 0, 2, 2] = float(value)
     for call in (mm.mixed_logits, mm.mixed_loss, lambda *given: mm.mixed_terms(*given)[0]()):
         with pytest.raises(ValueError, match="x must be finite, got NaN or infinity in sample 1 of the batch"):
             call(fuzzing.Network(), method, x, Y)
