@@ -1,4 +1,6 @@
+import errno
 import os
+import signal
 import subprocess
 import sys
 
@@ -203,3 +205,37 @@ def test_a_terminal_that_cannot_write_greek_letters(tmp_path, arguments, monkeyp
     done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout.decode("cp1252")) > 500
+
+
+STOPPED = """
+import os, signal, sys
+from multimix.lab import cli
+
+def work(given):
+    os.kill(os.getpid(), signal.SIGTERM)  # while tables are written, say: no training listens
+
+cli._run = work
+sys.exit(cli.main(["report"]))
+"""
+
+
+def test_told_to_end_at_any_time_it_says_so_and_exits_with_130():
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "stopped; what is finished is kept, and the same command resumes from there\n"
+    before = signal.getsignal(signal.SIGTERM)
+    assert cli.main(["list", "networks"]) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch, capsys):
+    from multimix.lab import storage
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    assert cli.main(["look", "--methods", "mixup", "--size", "32", "--out", str(tmp_path / "look")]) == 2
+    assert capsys.readouterr().err == f"cannot write '{tmp_path / 'look' / 'look.png'}': No space left on device\n"
+    with pytest.raises(OSError, match="^cannot write '.*table.csv': No space left on device$"):
+        storage.write_files(tmp_path / "tables", {"table.csv": b"1"})

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ import numpy
 import torch
 
 from .. import __version__
+from .terminal import ORDERS
 
 
 class Store:
@@ -161,6 +163,7 @@ def _readable(content: Any) -> bytes:
 
 
 CHECK = "sha256"
+ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\(?:u00[01]|[bfr])")  # characters that a terminal obeys, as JSON writes them
 
 
 def append_row(path: Path, row: dict[str, Any]) -> None:
@@ -203,7 +206,10 @@ def _row(line: bytes) -> dict[str, Any] | None:
     try:
         row = parse_json(line)
         check = row.pop(CHECK)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        words = json.dumps(row, ensure_ascii=False)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if ORDERS.search(words) or ESCAPED.search(words):  # no name of ours has any, and they could reach a terminal or a figure
         return None
     return row if check == digest(row) else None
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...checks import nearest
 from ...sampling import seeded
+from ..terminal import printable
 from .augment import Normalise, Pixels
 
 Layout = Literal["images", "points"]
@@ -70,7 +71,8 @@ class Split(ABC):
         return cast(Own, self.take(by_class[rank < per_class].sort().values))
 
     def check_labels(self, count: int) -> None:
-        """Raise ValueError unless there is one label of a class for each of ``count`` samples."""
+        """Raise ValueError unless there is one label of a class for each of ``count`` samples; names become printable."""
+        object.__setattr__(self, "classes", tuple(map(printable, self.classes)))
         labels, last = self.labels, len(self.classes) - 1
         if labels.dtype != torch.int64 or list(labels.shape) != [count]:
             raise ValueError(f"labels must be int64 [{count}], one per sample, got {labels.dtype} {list(labels.shape)}")
