@@ -81,6 +81,7 @@ def test_every_picture_is_tested_on_as_often_as_any_other(tmp_path):
         (["data/my set/a/1.png", "data/my set/a/2.png", "data/my set/b/1.png", "data/my set/b/2.png"], ("a", "b")),
         (["train/a/images/1.JPEG", "train/a/images/2.JPEG", "train/b/images/1.JPEG", "val/images/9.JPEG"], ("a", "b")),
         (["train/1.png", "train/2.png", "bus/1.png", "bus/2.png"], ("bus", "train")),
+        (["train/fast/1.png", "train/slow/2.png", "bus/1.png", "bus/2.png"], ("bus", "train")),
         (["été/1.png", "été/2.png", "猫/1.png", "猫/2.png"], ("été", "猫")),
         (["Training/a/1.png", "Training/b/1.png", "VALID/a/2.png", "VALID/b/2.png"], ("a", "b")),
         (["images/a/1.png", "images/a/2.png", "images/b/1.png", "images/b/2.png", "lists/notes.txt"], ("a", "b")),
@@ -208,8 +209,18 @@ def test_at_most_so_many_of_a_class(tmp_path):
         pictures(tmp_path / part / "a", 9)
         pictures(tmp_path / part / "b", 3)
     found = read_folder(tmp_path, side=8, most=4)
-    assert counts(found) == {"train": {"a": 4, "b": 3}, "test": {"a": 4, "b": 3}}
+    assert counts(found) == {"train": {"a": 4, "b": 3}, "test": {"a": 9, "b": 3}}
     assert digests(found["train"]) <= digests(read_folder(tmp_path, side=8)["train"])
+
+
+def test_at_most_so_many_to_learn_from_of_a_folder_that_is_divided(tmp_path):
+    pictures(tmp_path / "a", 130)
+    pictures(tmp_path / "b", 20)
+    pictures(tmp_path / "c", 1)
+    found = read_folder(tmp_path, side=8, most=6)
+    assert counts(found) == {"train": {"a": 6, "b": 6, "c": 1}, "test": {"a": 20, "b": 4}}
+    assert counts(read_folder(tmp_path, side=8, most=24))["test"] == {"a": 24, "b": 4}
+    assert not digests(found["train"]) & digests(found["test"])
 
 
 @pytest.mark.parametrize(

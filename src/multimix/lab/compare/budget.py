@@ -10,7 +10,7 @@ from ..terminal import duration
 
 MOST_EPOCHS, LEAST_EPOCHS = 200, 10  # more does not help, fewer says nothing
 LEAST_OF_CLASS = 5  # samples, where a class has them
-EVALUATIONS = 6  # of a run: five while it trains, one for the page
+EVALUATIONS = 2  # of a run: at its end, and for the page
 STARTING = 10.0  # seconds that a process of its own takes to start
 OVERHEAD = 1.5  # seconds of a run beside updates and evaluations: making networks, writing checkpoints
 RESERVE = 0.15  # of the budget is not planned: for the page, and since measured times are not exact
@@ -24,7 +24,7 @@ class Work:
     """What is known before the budget is divided.
 
     ``updates`` are the seconds of one update of every arm with ``batch`` samples, ``reading`` those of one file. ``sizes(most)``
-    are the samples to learn from and to be tested on with at most so many of a class; None is all, ``largest`` the largest class.
+    are the samples to learn from, at most so many of a class, and to be tested on; None is all, ``largest`` the largest class.
     """
 
     updates: Mapping[Arm, float]
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Division:
-    """So many ``epochs`` for every run, with at most ``most`` samples of a class; the ``seconds`` are all that is planned."""
+    """So many ``epochs`` for every run, with at most ``most`` samples of a class to learn from; the ``seconds`` are all that is planned."""
 
     epochs: int
     most: int | None
@@ -63,7 +63,7 @@ def divide(budget: float, spent: float, work: Work) -> Division:
     """The most epochs that fit into what is left of ``budget`` seconds, up to 200; the same number for every arm and seed.
 
     Where fewer than 10 epochs of all samples would fit it is 10 epochs of fewer samples of the large classes; a ValueError says
-    how much is needed where that would leave fewer than 5 of a class.
+    how much is needed where that would leave fewer than 5 of a class to learn from.
     """
     left = budget * (1 - RESERVE) - spent
     epochs = _largest(LEAST_EPOCHS, MOST_EPOCHS, lambda count: work.whole(count, None) <= left)
@@ -76,7 +76,7 @@ def divide(budget: float, spent: float, work: Work) -> Division:
         runs = len(work.updates) * work.seeds
         raise ValueError(
             f"budget must be at least {_rounded_up(needed)}, got {duration(budget)}: so long take {runs} runs of {LEAST_EPOCHS} "
-            f"epochs with {least} samples of a class; or ask for fewer methods, ks or seeds"
+            f"epochs with {least} samples of a class to learn from; or ask for fewer methods, ks or seeds"
         )
     return Division(LEAST_EPOCHS, most, work.whole(LEAST_EPOCHS, most))
 

@@ -82,7 +82,7 @@ def plan_words(setup: Setup, asked: Asked, plan: Plan) -> str:
     """How the budget was divided, in a sentence."""
     division = plan.division
     train, test = setup.sizes(division.most)
-    fewer = f" of at most {division.most} samples of a class" if division.most is not None else ""
+    fewer = f" with at most {division.most} samples of a class to learn from" if division.most is not None else ""
     arms = counted(len(plan.updates), "way")
     runs = counted(len(plan.updates) * asked.seeds, "run")
     return (

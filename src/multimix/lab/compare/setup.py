@@ -8,8 +8,7 @@ from statistics import median
 
 import torch
 
-from ..data.own_folder import SHARE
-from ..data.own_layout import WHOLE, Kind, Listed, kind_of, list_folder
+from ..data.own_layout import Kind, Listed, kind_of, list_folder, portions
 from ..data.reading import BadFile, picture_size
 from ..nets import TIMM, network
 from ..recipes.superclasses import NORM
@@ -94,17 +93,14 @@ class Setup:
         """All changes of a training of so many epochs: the rate goes up for a quarter of them, then down to 0."""
         rate = RATE * self.batch
         points = f"(0, {rate / 10:.6g}), ({epochs / 4:g}, {rate:.6g}), ({epochs}, 0)"
-        course = {"epochs": str(epochs), "schedule.points": points, "evaluate_every": str(max(1, -(-epochs // 5)))}
+        course = {"epochs": str(epochs), "schedule.points": points, "evaluate_every": str(epochs)}
         return {**course, "data.most": "none" if most is None else str(most), **self.changes}
 
 
 def sizes(listed: Listed, most: int | None) -> tuple[int, int]:
     """Samples to learn from and to be tested on, if all files are sound and no two alike."""
-    counts = {part: [count if most is None else min(count, most) for count in listed.counts(part)] for part in listed.paths}
-    if WHOLE not in counts:
-        return sum(counts["train"]), sum(counts["test"])
-    test = sum(max(1, round(count / SHARE)) if count > 1 else 0 for count in counts[WHOLE])
-    return sum(counts[WHOLE]) - test, test
+    every = [portions(part, count, most) for part in listed.paths for count in listed.counts(part)]
+    return sum(learnt for learnt, _ in every), sum(tested for _, tested in every)
 
 
 def short_sides(listed: Listed) -> list[int]:

@@ -11,12 +11,11 @@ from torch import Tensor
 from ...sampling import seeded
 from .datasets import IMAGENET_MEAN, IMAGENET_STD, DataSet, Files, Images, Splits, register
 from .own_files import read_sound, read_square
-from .own_layout import WHOLE, Kind, Listed, list_folder, readable
+from .own_layout import WHOLE, Kind, Listed, list_folder, portions, readable
 from .reading import BadFile, Format, read_all, read_array
 from .speech import FORMAT as SPECTROGRAM
 
 SIDE = 64  # of the squares that pictures become, unless another is asked for
-SHARE = 5  # one in five samples of a class is for testing, if the folder has no such part
 FEW = 10  # samples of a class; with fewer little can be learnt
 DIVIDING = 0xD1F1  # a random stream of its own
 NAMED = 5
@@ -44,17 +43,17 @@ def read_folder(
     """Pictures as squares of ``side`` pixels (sounds as spectrograms), in any layout of :func:`.own_layout.list_folder`.
 
     Without a part for testing a fifth of every class becomes one, drawn with ``seed``, after copies of a sample are left out. A
-    sample of train/ that is in test/ as well is left out of train. ``most`` is the most that is used of a class, ``cache`` a
+    sample of train/ that is in test/ as well is left out of train. ``most`` is the most that is learnt from of a class, ``cache`` a
     folder where decoded samples are kept. ``skip_bad`` leaves out files that cannot be read; else the first is an error.
     """
     if side is not None and side < 8:
         raise ValueError(f"data.side must be at least 8 pixels, got {side}")
-    if most is not None and most < 2:
-        raise ValueError(f"data.most must be at least 2, one to learn from and one to be tested on, got {most}")
+    if most is not None and most < 1:
+        raise ValueError(f"data.most must be at least 1, got {most}")
     listed = list_folder(folder, kind)
     read = {part: _read(listed.at_most(most, seed), part, kind, side or SIDE, cache, skip_bad, workers) for part in listed.paths}
     if WHOLE in read:
-        parts, said = _divided(read[WHOLE], listed, seed)
+        parts, said = _divided(read[WHOLE], listed, most, seed)
     else:
         parts, said = _without_tested(read["train"], read["test"])
     notes = [readable(sentence) for sentence in (*listed.notes, *said, *_few(parts, kind))]
@@ -70,7 +69,7 @@ def _read(listed: Listed, part: str, kind: Kind, side: int, cache: str | Path | 
     return read_array(files, load, form, cache=None if cache is None else Path(cache), skip_bad=skip_bad)
 
 
-def _divided(whole: Images, listed: Listed, seed: int) -> tuple[dict[str, Images], list[str]]:
+def _divided(whole: Images, listed: Listed, most: int | None, seed: int) -> tuple[dict[str, Images], list[str]]:
     """One in five of every class for testing, at least one of two; and what was left out before."""
     first = _first_rows(_digests(whole.pixels))
     kept = torch.tensor(sorted(first.values()), dtype=torch.int64)
@@ -91,7 +90,9 @@ def _divided(whole: Images, listed: Listed, seed: int) -> tuple[dict[str, Images
     test: list[int] = []
     for label, count in enumerate(counts.tolist()):
         own = rows[whole.labels[rows] == label].tolist()
-        test += own[: max(1, round(count / SHARE)) if count > 1 else 0]
+        learnt, tested = portions(WHOLE, count if most is None else listed.counts(WHOLE)[label], most)
+        # Some of those that were chosen may be bad or copies: what is left is divided in the same way.
+        test += own[: min(count - 1, max(1, round(count * tested / (learnt + tested))))] if count > 1 else []
     chosen = torch.tensor(sorted(test), dtype=torch.int64)
     rest = torch.tensor(sorted(set(kept.tolist()) - set(test)), dtype=torch.int64)
     return {"train": whole.take(rest), "test": whole.take(chosen)}, notes

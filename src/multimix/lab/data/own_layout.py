@@ -20,6 +20,8 @@ WHOLE = "whole"  # the only part of a folder that is not divided yet
 PASSED = ("thumbs.db", "desktop.ini", "__macosx")  # what systems leave everywhere; hidden files are passed over as well
 OURS = ("compare.json", "results.jsonl")  # in a folder of results, which is no class although it has pictures
 CHOOSING = 0x0C5E  # a random stream of its own
+SHARE = 5  # one in five samples of a class is for testing, if the folder has no such part
+TESTED = 20  # samples of a class that are tested on, even if fewer are learnt from
 NAMED = 5  # of a long list
 
 
@@ -41,10 +43,10 @@ class Listed(NamedTuple):
         return [found[label] for label in range(len(self.classes))]
 
     def at_most(self, most: int | None, seed: int) -> "Listed":
-        """At most so many files of a class in every part, the same ones for the same seed."""
+        """At most so many files of a class to learn from, and those to be tested on; the same ones for the same seed."""
         if most is None:
             return self
-        kept = {part: _chosen(labels, most, seed) for part, labels in self.labels.items()}
+        kept = {part: _chosen(labels, part, most, seed) for part, labels in self.labels.items()}
         paths = {part: tuple(self.paths[part][i] for i in rows) for part, rows in kept.items()}
         labels = {part: tuple(self.labels[part][i] for i in rows) for part, rows in kept.items()}
         return self._replace(paths=paths, labels=labels)
@@ -76,6 +78,20 @@ class Tree(NamedTuple):
 def readable(words: str) -> str:
     """Words that can be written: bytes of a file's name that are no UTF-8 become question marks."""
     return words.encode("utf-8", "replace").decode()
+
+
+def portions(part: str, count: int, most: int | None) -> tuple[int, int]:
+    """How many of the ``count`` samples that a class has in a part are learnt from, at most ``most``, and how many tested on.
+
+    Of a folder that is to be divided one in five is tested on, at least one of two. Testing is cheap: with ``most`` up to 20 of a
+    class, or as many as are learnt from, are tested on.
+
+    >>> portions(WHOLE, 100, None), portions(WHOLE, 100, 5), portions("test", 100, 30)
+    ((80, 20), (5, 20), (0, 30))
+    """
+    tested = count if part == "test" else 0 if part == "train" or count < 2 else max(1, round(count / SHARE))
+    learnt = count - tested
+    return (learnt, tested) if most is None else (min(learnt, most), min(tested, max(most, TESTED)))
 
 
 def kind_of(folder: str | Path) -> Kind:
@@ -208,14 +224,14 @@ def _odd(tree: Tree, part: str, number: Mapping[str, int], kind: Kind) -> list[s
     return notes
 
 
-def _chosen(labels: Sequence[int], most: int, seed: int) -> list[int]:
+def _chosen(labels: Sequence[int], part: str, most: int, seed: int) -> list[int]:
     rows: dict[int, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
     kept: list[int] = []
     for label, own in rows.items():
         order = torch.randperm(len(own), generator=seeded(CHOOSING, seed, label)).tolist()
-        kept += [own[i] for i in order[:most]]
+        kept += [own[i] for i in order[: sum(portions(part, len(own), most))]]
     return sorted(kept)
 
 

@@ -38,7 +38,7 @@ class Data:
     """A data set by name, and which of its samples: ``per_class`` of every class for training (None: all of them).
 
     The error is measured on ``report``. Where ``select`` names a part, the epoch with the least error there counts as best.
-    Of a folder of one's own, pictures become squares of ``side`` pixels, and at most ``most`` of a class are used in each part.
+    Of a folder of one's own, pictures become squares of ``side`` pixels, and at most ``most`` of a class are learnt from.
     """
 
     name: str
