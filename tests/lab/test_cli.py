@@ -239,3 +239,33 @@ def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == f"cannot write '{tmp_path / 'look' / 'look.png'}': No space left on device\n"
     with pytest.raises(OSError, match="^cannot write '.*table.csv': No space left on device$"):
         storage.write_files(tmp_path / "tables", {"table.csv": b"1"})
+
+
+HUGE = str(10**12)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["look", "--k", HUGE], "k must be at most 1,000, got 1,000,000,000,000"),
+        (["look", "--size", HUGE], "size must lie in 16 … 512 pixels, got 1000000000000"),
+        (["demo", "--seeds", HUGE], "seeds must be at most 10,000, got"),
+        (["digits", "--seeds", HUGE], "seeds must be at most 10,000, got"),
+        (["points", "--ks", "1", HUGE], "ks must be at most 1,000, got"),
+        (["evaluate", "runs", "--bins", HUGE], "bins must be at most 10,000, got"),
+        (["evaluate", "runs", "--batch", HUGE], "batch must be at most 1,000,000, got"),
+        (["evaluate", "runs", "--workers", HUGE], "workers must be at most 1,000, got"),
+        (["evaluate", "a:b", "--crop", HUGE], "crop must be at most 4,096, got"),
+        (["evaluate", "runs", "--ks", HUGE], "ks must be at most 1,000, got"),
+        (["train", "spiral", "--method", "mixup", "--k", HUGE], "k must be at most 1,000, got"),
+        (["train", "cifar100_preact_resnet18", "--epochs", HUGE], "epochs must be at most 1,000,000, got"),
+        (["train", "cifar100_preact_resnet18", "--batch", HUGE], "batch must be at most 1,000,000, got"),
+        (["train", "cifar100_preact_resnet18", "--running.workers", HUGE], "running.workers must be at most 1,000, got"),
+        (["train", "cifar100_preact_resnet18", "--augment.padding", HUGE], "augment.padding must be at most 4,096, got"),
+        (["sweep", "cifar100_preact_resnet18", "--jobs", HUGE], "jobs must be at most 1,000, got"),
+    ],
+)
+def test_sizes_are_checked_before_anything_is_made_of_them(tmp_path, monkeypatch, capsys, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.startswith(sentence)

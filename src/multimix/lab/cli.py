@@ -53,8 +53,17 @@ COMMANDS = (
 
 def command(name: str) -> Callable[..., None]:
     """The function behind a command, whose file is imported only when it is asked for."""
+    from .commands.options import check_sizes
+
     module = import_module(f".commands.{'list_names' if name == 'list' else name}", __package__)
-    return cast(Callable[..., None], getattr(module, "list_" if name == "list" else name))
+    function = cast(Callable[..., None], getattr(module, "list_" if name == "list" else name))
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **options: Any) -> None:
+        check_sizes(options)
+        function(*arguments, **options)
+
+    return checked
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Options that several commands take: recipe, seeds, scale, folders of data and of results, changed fields."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,3 +68,27 @@ def changes_of(words: Sequence[str]) -> dict[str, str]:
         if "=" not in word:
             raise ValueError(f"--set takes FIELD=VALUE, got {word!r}")
     return {field: value for field, _, value in (word.partition("=") for word in words)}
+
+
+# What a command takes at most of anything that costs memory or processes.
+MOST = {
+    "k": 1000,
+    "ks": 1000,
+    "bins": 10_000,
+    "batch": 1_000_000,
+    "batches": 100_000,
+    "crop": 4096,
+    "workers": 1000,
+    "jobs": 1000,
+}
+MOST_SEEDS = 10_000  # where their number is given
+
+
+def check_sizes(given: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option that is larger than anybody can mean, before anything is done with it."""
+    most = MOST | ({"seeds": MOST_SEEDS} if isinstance(given.get("seeds"), int) else {})
+    for name, limit in most.items():
+        value = given.get(name)
+        largest = max(value, default=0) if isinstance(value, tuple) else value
+        if largest is not None and largest > limit:
+            raise ValueError(f"{name} must be at most {limit:,}, got {largest:,}")

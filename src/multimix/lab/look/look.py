@@ -36,8 +36,8 @@ def write_look(
     ``note`` gets a sentence on each that cannot, and on what takes long. ``track`` may wrap the methods in a progress bar. Figure
     and page share the geometry, which follows from ``seed``.
     """
-    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     _check_options(k, size, seed)
+    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
     chosen, left_out = choose_methods(methods, size, note), {} if methods else _left_out()
     a, b = _picture(a, size, "a"), _picture(b, size, "b")
     many = [i / (POSITIONS - 1) for i in range(POSITIONS)]

@@ -33,6 +33,17 @@ YOUNG_FIELDS = ("data.side", "data.most")
 OWN_FOLDERS = ("folder", "sound_folder")
 
 
+MOST_SIDE, MOST_ROWS, MOST_EPOCHS = 4096, 1_000_000, 1_000_000
+
+
+def _check_most(prefix: str, settings: Any, most: Mapping[str, int]) -> None:
+    """Raise ValueError for a number that no machine has room or time for, before anything is made of it."""
+    for name, limit in most.items():
+        value = getattr(settings, name)
+        if value is not None and value > limit:
+            raise ValueError(f"{prefix}{name} must be at most {limit:,}, got {value:,}")
+
+
 @dataclass(frozen=True)
 class Data:
     """A data set by name, and which of its samples: ``per_class`` of every class for training (None: all of them).
@@ -80,6 +91,9 @@ class Augmentation:
     evaluate_crop: int | None = None
 
     def __post_init__(self) -> None:
+        _check_most(
+            "augment.", self, dict.fromkeys(("padding", "size", "short_side", "evaluate_resize", "evaluate_crop"), MOST_SIDE)
+        )
         if self.smallest_crop is not None and self.size is None:
             raise ValueError("augment.smallest_crop needs augment.size, the side of what the network sees")
 
@@ -231,6 +245,9 @@ class Phase:
     short_side: int | None = None
     clean_weight: float | None = None
 
+    def __post_init__(self) -> None:
+        _check_most("phases: ", self, {"batch": MOST_ROWS, "size": MOST_SIDE, "short_side": MOST_SIDE})
+
 
 @dataclass(frozen=True)
 class Running:
@@ -253,6 +270,7 @@ class Running:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"running.{name} must be at least {least}, got {value}")
+        _check_most("running.", self, {"workers": 1000, "threads": 10_000})
 
 
 @dataclass(frozen=True)
@@ -291,6 +309,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        most = {"epochs": MOST_EPOCHS, "repeats": 1000} | dict.fromkeys(("batch", "evaluate_batch"), MOST_ROWS)
+        _check_most("", self, most)
         check_share("smoothing", self.smoothing)
         if self.phases and [phase.epoch for phase in self.phases] != sorted({0, *(phase.epoch for phase in self.phases)}):
             raise ValueError(f"phases must start at epoch 0 and ascend, got {', '.join(str(p.epoch) for p in self.phases)}")
