@@ -153,3 +153,11 @@ def test_misuse_is_one_sentence():
     found.state.optimizers[0].param_groups[0]["params"] = list(model.module.parameters())
     with pytest.raises(ValueError, match="no optimiser trains the network of SAMix: hand it method.modules.parameters"):
         found.fit()
+
+
+def test_a_training_that_is_prolonged_follows_once_per_step():
+    model, method = made("network")
+    found = trainer(model, method, epochs=1)
+    found.fit()
+    found.fit(duration="1ep")
+    assert int(method.block.encoder.updates) == 6

@@ -140,7 +140,7 @@ def test_misuse_is_one_sentence():
 
     with pytest.raises(RuntimeError, match="use_mixing"):
         trainer(1).fit(Forgot(mm.CutMix()), loader)
-    with pytest.raises(RuntimeError, match="configure_callbacks"):
+    with pytest.raises(RuntimeError, match="Mixing must come before LightningModule, and configure_callbacks"):
         trainer(1).fit(Own(mm.CutMix()), loader)
     network = made("network")
     with pytest.raises(ValueError, match="no optimiser trains the network of SAMix: configure_optimizers must take"):

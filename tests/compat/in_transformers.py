@@ -188,3 +188,14 @@ def test_misuse_is_one_sentence(tmp_path):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="no optimiser trains the network of SAMix: add method.modules.parameters"):
         trainer(tmp_path, model, method, options={"optimizers": (optimizer, None)}).train()
+
+
+def test_a_training_that_is_repeated_follows_once_per_step(tmp_path):
+    model, method = made("network")
+    found = trainer(tmp_path, model, method, save="epoch", num_train_epochs=1)
+    found.train()
+    found.train()
+    assert int(method.block.encoder.updates) == 6
+    found.args.num_train_epochs = 2
+    found.train(resume_from_checkpoint=True)  # from the end of the second
+    assert int(method.block.encoder.updates) == 9

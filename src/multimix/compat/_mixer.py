@@ -71,6 +71,10 @@ class Mixer:
         Where they are ``apart`` from the module that the framework trains, it neither averages their gradients over processes nor
         clears them: that is done here.
         """
+        optimizer = getattr(optimizer, "optimizer", optimizer)  # inside Accelerate's
+        if getattr(optimizer, "multimix_mixer", None) is self:
+            return  # trained before, and now further
+        optimizer.multimix_mixer = self
         if apart:
             optimizer.register_step_pre_hook(lambda *_: average_gradients(self.method))
         optimizer.register_step_post_hook(lambda *_: self.stepped(clear=apart))

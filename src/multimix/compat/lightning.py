@@ -39,7 +39,9 @@ class Mixing:
             raise RuntimeError("say use_mixing(method) in __init__, after super().__init__(), before you call mixed")
         trainer = getattr(self, "_trainer", None)
         if self.training and trainer is not None and not any(hasattr(one, "mixer") for one in trainer.callbacks):
-            raise RuntimeError("configure_callbacks must return what super().configure_callbacks() returns, too")
+            raise RuntimeError(
+                "Mixing must come before LightningModule, and configure_callbacks must return what super() gives, too"
+            )
         return self._mixer.term(model, x, y, mix=self.training)
 
     def configure_callbacks(self) -> list[Any]:

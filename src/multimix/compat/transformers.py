@@ -121,8 +121,8 @@ def _callback(mixer: Mixer, trainer: Any) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             folder, self.carried = trainer._resumed, {}
             broadcast_networks(mixer.method)
-            if folder is None:
-                return
+            if folder is None or not ((folder / "multimix.pt").exists() or len(mixer.method.modules) > 0):
+                return  # begun anew, or before there was mixing
             stored = torch.load(folder / "multimix.pt", map_location="cpu", weights_only=True)
             mixer.method.modules.load_state_dict(stored["networks"])
             if not float(stored["epoch"]).is_integer():  # in the middle of one
