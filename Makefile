@@ -40,7 +40,7 @@ package: $(VENV)/.dev
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 	$(PYTHON) -m venv --clear $(CLEAN)
-	$(CLEAN)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 "$$(echo dist/*.whl)[lab]"
+	$(CLEAN)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch==2.13.0 "$$(echo dist/*.whl)[lab]"
 	cd $(CLEAN) && bin/multimix demo --quick && bin/multimix list methods
 
 docs-tables: $(VENV)/.lab
