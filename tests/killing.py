@@ -136,7 +136,9 @@ def _child(order):
             faults.limit(resource.RLIM_INFINITY)
             traceback.print_exc()
             error = f"{type(raised).__name__}: {raised}"
-        Path(order["report"]).write_text(json.dumps({"error": error, "notes": notes}))
+        part = Path(order["report"]).with_suffix(".part")  # whole or not at all: it may be killed here, too
+        part.write_text(json.dumps({"error": error, "notes": notes}))
+        part.replace(order["report"])
         sys.stdout.flush()
         sys.stderr.flush()
     finally:

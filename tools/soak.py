@@ -72,17 +72,27 @@ def kill(number):
     with tempfile.TemporaryDirectory() as folder:
         out, killed = Path(folder) / "runs", 0
         while killed <= number % 3 // 2:
-            child = the_server().start(out, plan, module=module)
-            time.sleep(draw.uniform(0.05, 1) * seconds)
-            child.send()
-            if child.wait().code == KILLED and not (out / "results.jsonl").exists():
+            if killed_at(out, plan, module, draw, seconds):
                 killed += 1
             else:  # it was done before
                 shutil.rmtree(out, ignore_errors=True)
-                seconds *= 0.8
+                killed, seconds = 0, 0.8 * seconds
         ended = the_server().train(out, plan, module=module)
         same = ended.code == DONE and kept(out) == whole
         return Counter({"kills": killed, "same bits" if same else f"other bits: {plan['method']} {number} {ended.error}": 1})
+
+
+def killed_at(out, plan, module, draw, seconds):
+    """Whether the training was killed before it was done: from outside at a random time, or by itself at a random event."""
+    events = (None, None, ["on_any_file", draw.randrange(1, 30)], ["on_line", draw.randrange(1, 10), "die"])
+    fault = draw.choice(events)
+    child = the_server().start(out, plan, module=module, fault=fault)
+    end = time.monotonic() + draw.uniform(0.05, 1) * seconds
+    while fault is None and time.monotonic() < end and not child.report.exists():
+        time.sleep(0.002)
+    if fault is None and not child.report.exists():
+        child.send()
+    return child.wait().code == KILLED and not (out / "results.jsonl").exists()
 
 
 def call(number):
