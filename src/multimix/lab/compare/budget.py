@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Division:
-    """So many ``epochs`` for every run, with at most ``most`` samples of a class to learn from; the ``seconds`` are all that is planned."""
+    """So many ``epochs`` for every run, at most ``most`` samples of a class to learn from; ``seconds`` is all that is planned."""
 
     epochs: int
     most: int | None

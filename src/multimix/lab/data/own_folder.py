@@ -43,7 +43,7 @@ def read_folder(
     """Pictures as squares of ``side`` pixels (sounds as spectrograms), in any layout of :func:`.own_layout.list_folder`.
 
     Without a part for testing a fifth of every class becomes one, drawn with ``seed``, after copies of a sample are left out. A
-    sample of train/ that is in test/ as well is left out of train. ``most`` is the most that is learnt from of a class, ``cache`` a
+    sample of train/ that is in test/ as well is left out of train. At most ``most`` of a class are learnt from. ``cache`` is a
     folder where decoded samples are kept. ``skip_bad`` leaves out files that cannot be read; else the first is an error.
     """
     if side is not None and side < 8:
