@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -87,6 +88,14 @@ def test_every_public_name_is_in_the_api(pages, site):
     anchors = pages[site / "api.html"].anchors
     missing = [name for name in mm.__all__ if f"multimix.{name}" not in anchors and name != "METHODS"]
     assert missing == []
+
+
+def test_the_api_shows_all_options_of_a_method(site):
+    text = (site / "api.html").read_text(encoding="utf-8")
+    for method in mm.METHODS:
+        if method.__module__.startswith("multimix."):
+            signature = text.partition(f'id="multimix.{method.__name__}"')[2].partition("</pre>")[0]
+            assert all(f">{option.name}<" in signature for option in fields(method)), method
 
 
 def test_every_page_can_be_found(pages, site):
