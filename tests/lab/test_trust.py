@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from multimix.lab.cli import main
-from multimix.lab.nets import network
+from multimix.lab.nets import check_network_path, network
 from multimix.lab.recipes.settings import settings_digest
 from multimix.lab.training.checkpoint import SETTINGS, Checkpoint, _write, checkpoints, load_run, read_checkpoint
 
@@ -99,4 +99,34 @@ def test_settings_that_were_changed_are_not_believed(run, field, value):
     said["digest"] = settings_digest(said["settings"])
     (run / SETTINGS).write_text(json.dumps(said))
     with pytest.raises(ValueError, match="was written with other settings than settings.json says"):
+        load_run(run)
+
+
+@pytest.mark.parametrize(("path", "options"), [("os:system", ["command=touch ran"]), ("armed:touch", []), ("armed:Other", [])])
+def test_what_is_trusted_must_be_a_network_and_is_not_called_to_see(run, tmp_path, monkeypatch, path, options):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "armed.py").write_text(
+        "from pathlib import Path\ndef touch(): Path('ran').touch()\nclass Other:\n    __init__ = touch\n"
+    )
+    rename(run, path, options)
+    with pytest.raises(
+        ValueError, match=f"^{path} must be a class derived from nn.Module, or a function annotated to return one"
+    ):
+        load_run(run, trust=[path])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_function_that_says_it_returns_a_network_is_one(tmp_path, monkeypatch):
+    (tmp_path / "makers.py").write_text("from torch import nn\ndef small() -> nn.Linear: raise ZeroDivisionError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_network_path("makers:small")
+
+
+def test_a_network_that_would_take_all_memory_is_not_made(run):
+    rename(
+        run, "multimix.lab.nets.resnet:ResNeXt", ["in_channels=1", "width=1000000", "blocks=1", "cardinality=4", "base_width=4"]
+    )
+    with pytest.raises(
+        ValueError, match=r"^the weights in .* do not fit the network .*ResNeXt: .* should be \[[\d, ]*1000000[\d, ]*\]"
+    ):
         load_run(run)

@@ -80,20 +80,7 @@ def network_from_path(path: str, options: Mapping[str, Any] = {}, num_classes: i
 
     It is called with ``options``, and with ``num_classes`` if that is given and it takes it.
     """
-    place, _, name = path.partition(":")
-    if not all(part.isidentifier() for part in (*place.split("."), name)):
-        raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
-    try:
-        module = importlib.import_module(place)
-    except ImportError as error:
-        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
-        raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
-    factory: Any = getattr(module, name, None)
-    if path.startswith(OWN_NETWORKS) and not (isinstance(factory, type) and issubclass(factory, nn.Module)):
-        raise ValueError(f"{path} must be a network class")  # such paths are followed without being asked
-    if not callable(factory) or isinstance(factory, nn.Module):
-        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
-        raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")
+    factory = _factory(path)
     given = dict(options)
     if num_classes is not None and _takes(factory, "num_classes"):
         given = {"num_classes": num_classes, **given}
@@ -123,6 +110,38 @@ def _timm_network(name: str, num_classes: int, given: Mapping[str, Any]) -> nn.M
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name} cannot be made with {num_classes} classes and {options}: {error}") from error
     return made
+
+
+def check_network_path(path: str) -> None:
+    """Raise ValueError unless ``path`` is a class of networks or a function that says it returns one; neither is called.
+
+    For paths that somebody else wrote down, such as those in the folder of a run.
+    """
+    factory = _factory(path)
+    made = factory if isinstance(factory, type) else getattr(factory, "__annotations__", {}).get("return")
+    if not (isinstance(made, type) and issubclass(made, nn.Module)):
+        raise ValueError(
+            f"{path} must be a class derived from nn.Module, or a function annotated to return one; it was not called"
+        )
+
+
+def _factory(path: str) -> Any:
+    """The class or function at an import path."""
+    place, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in (*place.split("."), name)):
+        raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
+    try:
+        module = importlib.import_module(place)
+    except ImportError as error:
+        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
+        raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
+    factory: Any = getattr(module, name, None)
+    if path.startswith(OWN_NETWORKS) and not (isinstance(factory, type) and issubclass(factory, nn.Module)):
+        raise ValueError(f"{path} must be a network class")  # such paths are followed without being asked
+    if not callable(factory) or isinstance(factory, nn.Module):
+        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+        raise ValueError(f"no class or function {name!r} in {place}{nearest(name, names)}")
+    return factory
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, *, norm_decay: bool) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ...methods import Method
-from ..nets import OWN_NETWORKS
+from ..nets import NETWORKS, OWN_NETWORKS, check_network_path
 from ..recipes.serialise import rebuild
 from ..recipes.settings import Settings, settings_digest
 from ..storage import make_folder, named, parse_json, write_atomically
@@ -220,10 +220,12 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     build = partial(settings.network.built, len(said.classes), said.channels)
     try:
         weights = unflatten(checkpoint, "network")
-        if ":" not in settings.network.name or settings.network.name.startswith(OWN_NETWORKS):
+        if settings.network.name in NETWORKS or settings.network.name.startswith(OWN_NETWORKS):
             _check_shapes(build, weights)
     except (ValueError, AttributeError) as error:
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {error}") from None
+    if ":" in settings.network.name:
+        check_network_path(settings.network.name)
     network = build()
     try:
         method = settings.method.bind(
