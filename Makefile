@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 MAKEFLAGS += --jobs=2
 
-.PHONY: demo test test-all check compile docs docs-tables package bench soak clean
+.PHONY: test-versions demo test test-all check compile docs docs-tables package bench soak clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
@@ -58,6 +58,17 @@ bench: $(VENV)/.dev
 # Proof at scale, hours on one core, each part by itself with e.g. SOAK="--kills 20 --calls 0 --steps 0 --runs 0 --flips 0".
 soak: compile
 	$(BIN)/python tools/soak.py $(SOAK)
+
+# The core tests with other versions of torch, in an environment each; gigabytes of CUDA libraries come along.
+VERSIONS ?= 2.6.0 2.15.0
+test-versions:
+	for version in $(VERSIONS); do \
+	    $(PYTHON) -m venv --clear $(VENV)-versions && $(VENV)-versions/bin/python -m pip install --quiet torch==$$version && \
+	    $(VENV)-versions/bin/python -m pip install --quiet -e ".[lab]" pytest hypothesis && \
+	    $(VENV)-versions/bin/python -m pytest $(CORE_TESTS) -m "not slow" || exit 1; \
+	done
+CORE_TESTS = tests/geometry tests/methods/test_laws.py tests/methods/test_conformance.py \
+    $(filter-out %/test_cards.py %/test_package.py %/test_readme.py %/test_site.py %/test_soak.py, $(wildcard tests/test_*.py))
 
 clean:
 	rm -rf $(VENV) build dist site multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance

@@ -11,6 +11,8 @@ import multimix as mm
 from multimix.hooks import GATHERS_WRONG
 from oracles import seeded
 
+pytestmark = pytest.mark.filterwarnings("ignore:Skipping serialization of")  # inductor's own, in torch 2.6
+
 X = torch.randn(8, 3, 16, 12, generator=seeded(0))
 Y = torch.arange(8) % 5
 
@@ -177,7 +179,9 @@ def test_mix_points_come_before_compiling():
         mm.MixPoints(torch.compile(network(), backend="eager"), ("0",))
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace", "ignore:The .grad attribute of a Tensor")
+@pytest.mark.filterwarnings(
+    "ignore:Dynamo does not know how to trace", "ignore:Graph break due to unsupported", "ignore:The .grad attribute of a Tensor"
+)
 def test_a_compiled_training_step_is_right_or_refused():
     model, generator = network(), torch.Generator()
     step = torch.compile(lambda x, y: mm.mixed_logits(model, METHOD, x, y, generator=generator), backend="eager")

@@ -231,7 +231,7 @@ def test_a_plain_function_works_for_inputs_and_is_refused_for_layers(net):
         mm.mixed_logits(lambda x: net(x), mm.ManifoldMixup(k=2, layers=("block",)), X, Y)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch.jit, from torch 2.15 on
 def test_scripted_models_are_never_silently_unmixed():
     traced = torch.jit.trace(nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3)), X)
     with pytest.raises(mm.MixingError, match="layer '0' did not run"):

@@ -186,7 +186,9 @@ def test_compiled_models_run_uncompiled_and_are_not_compiled_again(how):
     torch._dynamo.reset()
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace", "ignore:The .grad attribute of a Tensor")
+@pytest.mark.filterwarnings(
+    "ignore:Dynamo does not know how to trace", "ignore:Graph break due to unsupported", "ignore:The .grad attribute of a Tensor"
+)
 def test_a_compiled_training_step_is_refused():
     model, before = Network(), everything(Network())
     step = torch.compile(lambda x, y: mm.mixed_logits(model, Salient(k=2), x, y), backend="eager")

@@ -75,6 +75,8 @@ def clean_pass(
             stack.enter_context(_uncompiled())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
+        if torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type):
+            torch.clear_autocast_cache()  # of weights cast in inference mode, which up to torch 2.10 would be used again
         if not training:
             stack.enter_context(evaluation_mode(core))
             stack.enter_context(_own_random_state(x))
