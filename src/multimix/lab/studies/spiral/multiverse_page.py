@@ -37,8 +37,8 @@ def write_multiverse(universes: Sequence[Universe], out: str | Path, stem: str =
     seeds = len(universes[0].result.seeds)
     lead = (
         f"The paper publishes neither its spiral nor most of its settings. These are {counted(len(universes), 'setting')} that "
-        f"it may have had, each trained on {counted(seeds, 'seed')} without mixup, with manifold mixup (K = 1) and with multi-mix "
-        "(K = 5)."
+        f"it may have had, each trained on {counted(seeds, 'seed')} without mixup, with manifold mixup (K = 1) and with "
+        "multi-mix (K = 5)."
     )
     levels, every = level_table(universes), settings_table(universes)
     parts = [
