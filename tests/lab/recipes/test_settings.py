@@ -107,3 +107,21 @@ def test_an_unknown_data_set_is_named():
     with pytest.raises(ValueError, match="no data set 'cifar11'"):
         Data("cifar11").entry()
     assert torch.tensor(Data("digits").entry().mean).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("network", "name"),
+    [
+        (Network("preact_resnet18_small", ("in_channels=3",)), "in_channels"),
+        (Network("preact_resnet18_small", ("num_classes=3",)), "num_classes"),
+        (Network("trial:DropNet", ("num_classes=3",)), "num_classes"),
+        (Network("trial:DropNet", ("name=3",)), "name"),
+    ],
+)
+def test_options_of_a_network_that_are_known_already(network, name):
+    with pytest.raises(ValueError, match=f"^network.options must not have {name}, which is known already$"):
+        network.built(10, 3)
+
+
+def test_options_that_nobody_could_mean():
+    assert Network("x", ("width=" + "(" * 100_000,)).given() == {"width": "(" * 100_000}

@@ -124,8 +124,11 @@ class Network:
 
     def built(self, num_classes: int, in_channels: int) -> nn.Module:
         """The network; one from an import path is not told the number of channels, which it may not take."""
-        channels = None if ":" in self.name else in_channels
-        return network(self.name, num_classes, in_channels=channels, **self.given())
+        known = {} if ":" in self.name else {"in_channels": in_channels}
+        for name in ("name", "num_classes", *known):
+            if name in self.given():
+                raise ValueError(f"network.options must not have {name}, which is known already")
+        return network(self.name, num_classes, **known, **self.given())
 
     def given(self) -> dict[str, Any]:
         """The options by name; values are read as Python writes them, words without quotes too."""
@@ -136,7 +139,7 @@ class Network:
                 raise ValueError(f"network.options must be words name=value, such as stem_stride=2, got {words!r}")
             try:
                 given[name] = ast.literal_eval(value)
-            except (ValueError, SyntaxError):
+            except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two of brackets deep inside each other
                 given[name] = value
         return given
 
