@@ -1,6 +1,7 @@
 """Kernels: compiled lazily with a notice, kept on disk, forgotten by nobody; threads that share work evenly."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -29,8 +30,39 @@ def test_compiled_once_with_a_notice_then_loaded_in_silence(tmp_path):
     ]
     assert [run.stdout.split() for run in runs] == [["0", "1"], ["1", "0"]]
     notice = "multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)\n"
-    assert runs[0].stderr == notice
+    first, *more = runs[0].stderr.splitlines(keepends=True)
+    assert first == notice
+    assert all(re.fullmatch(r"multimix is compiling \w+: about \d+ % done, \d+ s left\n", line) for line in more)
     assert runs[1].stderr == ""
+
+
+class Slow:
+    """A kernel whose compilation takes a while."""
+
+    __name__ = "slow"
+
+    class stats:  # noqa: N801  as numba calls it
+        cache_misses = {"a": 1}  # noqa: RUF012
+
+
+def test_progress_is_told_with_an_estimate(monkeypatch, caplog):
+    pauses, ticks = [], iter(range(100))
+
+    class Ended:
+        def wait(self, pause):
+            pauses.append(pause)
+            return len(pauses) > 3
+
+    monkeypatch.setattr(compiled.time, "monotonic", lambda: 30.0 * next(ticks))
+    monkeypatch.setattr(compiled.time, "process_time", iter([0.0, 5.0, 100.0]).__next__)
+    compiled._tell_once.cache_clear()
+    compiled._tell(Slow(), 20.0, Ended())
+    assert pauses == [compiled.NOTICE_AFTER, *[compiled.PACE] * 3]
+    assert [record.getMessage() for record in caplog.records] == [
+        "multimix is compiling its kernels (once, then kept on disk; multimix.warmup() does it ahead of time)",
+        "multimix is compiling slow: about 25 % done, 90 s left",
+        "multimix is compiling slow: about 95 % done, 3 s left",
+    ]
 
 
 def test_a_folder_nobody_may_write_to_is_no_obstacle(monkeypatch):

@@ -1,6 +1,8 @@
 """The public edge: what is odd is refused in one sentence of ours, what is large is mixed without overflow."""
 
+import copy
 import itertools
+import pickle
 import re
 from fractions import Fraction
 
@@ -232,3 +234,28 @@ def test_a_path_given_as_a_list_is_taken_as_written():
 def test_numpy_scalars_and_arrays_serve_where_numbers_do():
     assert len(mm.InputMixup(k=numpy.int64(3)).plan(X, lam=numpy.array([0.1, 0.2]), partner=numpy.array([1, 2, 0]))) == 2
     assert len(PLAN[numpy.int64(1)]) == 1
+
+
+MIX = mm.Mix(mm.CutMix(k=2), num_classes=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: mm.CutMix(5), "CutMix takes its options by name, such as CutMix(k=5), got CutMix(5)"),
+        (lambda: MIX([(torch.rand(3, 8, 8), 1)] * 4), "as a data loader's collate_fn it is mix.collate"),
+        (
+            lambda: MIX(torch.rand(4, 3, 8, 8), torch.tensor([0.0, 1.0, 2.0, 1.0])),
+            "got torch.float32 [4]; y.long() makes class indices",
+        ),
+        (lambda: mm.ManifoldMixup(layers=(0, 1)), "layers are names from model.named_modules(), not numbers"),
+    ],
+)
+def test_what_newcomers_try_gets_the_sentence_that_helps(call, sentence):
+    with pytest.raises((TypeError, ValueError), match=re.escape(sentence)):
+        call()
+
+
+def test_methods_are_copied_and_pickled_as_before():
+    method = mm.CutMix(k=3, alpha=0.5)
+    assert copy.copy(method) == copy.deepcopy(method) == pickle.loads(pickle.dumps(method)) == method

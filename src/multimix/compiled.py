@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, cast
 import torch
 
 NOTICE_AFTER = 1.0  # seconds
+PACE = 10.0  # seconds between two lines about one kernel
 log = logging.getLogger("multimix")
 _used: set[Callable[..., Any]] = set()
 
@@ -33,24 +35,36 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def noticed(function: Callable[..., Any]) -> Iterator[None]:
-    """Tells in one line that a kernel is being compiled, if its first use in this process takes long for that reason."""
+def noticed(function: Callable[..., Any], seconds: float = 5.0) -> Iterator[None]:
+    """Tells that a kernel is being compiled, if its first use in this process takes long for that reason, and how far it is.
+
+    ``seconds`` is about what the compilation takes of a processor.
+    """
     if function in _used:
         yield
         return
-
-    def tell() -> None:
-        if any(function.stats.cache_misses.values()):  # type: ignore[attr-defined]  # a numba dispatcher; loading may be slow too
-            _tell_once()
-
-    timer = threading.Timer(NOTICE_AFTER, tell)
-    timer.daemon = True
-    timer.start()
+    ended = threading.Event()
+    threading.Thread(target=_tell, args=(function, seconds, ended), daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        ended.set()
         _used.add(function)
+
+
+def _tell(function: Any, seconds: float, ended: threading.Event) -> None:
+    """One line after a moment, and one every now and then until it has ended."""
+    start, spent, pause = time.monotonic(), time.process_time(), NOTICE_AFTER
+    while not ended.wait(pause):
+        if not any(function.stats.cache_misses.values()):  # loading from disk may be slow too
+            continue
+        if pause == NOTICE_AFTER:
+            _tell_once()
+            pause = PACE
+            continue
+        share = min(0.95, (time.process_time() - spent) / seconds)
+        left = (time.monotonic() - start) * (1 - share) / share
+        log.warning("multimix is compiling %s: about %.0f %% done, %.0f s left", function.__name__, 100 * share, left)
 
 
 def in_chunks(work: Callable[[int, int], object], count: int, threads: int | None = None, least: int = 1) -> None:

@@ -96,8 +96,10 @@ class Mix(nn.Module):
 
         def __call__(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]: ...
 
-    def forward(self, x: Tensor, y: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, y: Tensor | None = None, **given: Any) -> tuple[Tensor, Tensor]:
         """``x_mix [K·B, …]`` and ``target [K·B, C]``."""
+        if y is None:
+            raise TypeError("mix takes a batch and its labels, mix(x, y); as a data loader's collate_fn it is mix.collate")
         if self.uint8 and isinstance(x, Tensor) and x.dtype == torch.uint8:
             x_mix, target = self.forward(x.float(), y, **given)
             return x_mix.round().clamp(0, 255).to(torch.uint8), target

@@ -30,9 +30,10 @@ def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.
     else:
         check_whole("num_classes", num_classes, none=True)
         if num_classes is not None and (y.ndim != 2 or y.shape[1] != num_classes):
+            hint = "; y.long() makes class indices of it" if y.ndim == 1 else ""
             raise ValueError(
                 f"with num_classes={num_classes}, y must be class indices [B] or rows [B, {num_classes}], "
-                f"got {y.dtype} {list(y.shape)}"
+                f"got {y.dtype} {list(y.shape)}{hint}"
             )
         target = y if y.is_floating_point() else _multi_hot(y)
     return smoothed(target, smoothing) if smoothing else target

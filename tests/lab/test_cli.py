@@ -1,14 +1,19 @@
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import multimix
 from multimix.lab import cli
 from multimix.lab.look.pictures import cat, dog, to_image
+from multimix.lab.recipes import RECIPES
+from multimix.lab.recipes.serialise import describe
 
 
 @pytest.fixture
@@ -127,7 +132,7 @@ def test_the_shell_sees_the_sentence_and_the_exit_code(files):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "there is no picture 'missing.png'\n")
 
 
-@pytest.mark.parametrize("arguments", [[*LOOK, "--k", "many"], ["lok"], [*LOOK, "--sead", "1"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [[*LOOK, "--k", "many"], [*LOOK, "--sead", "1"]], ids=" ".join)
 def test_arguments_that_do_not_parse_exit_with_2(files, capsys, monkeypatch, arguments):
     monkeypatch.chdir(files)
     with pytest.raises(SystemExit) as stopped:
@@ -170,14 +175,43 @@ def test_the_version(capsys):
     assert capsys.readouterr().out == f"multimix {multimix.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], []])
-def test_help_shows_an_example_of_every_command(capsys, arguments):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(arguments)
-    assert not stopped.value.code
-    said = capsys.readouterr().out
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_help_is_one_screen_with_a_line_for_every_command(capsys, arguments):
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 32
+    assert max(map(len, lines)) <= 80
     for command in cli.COMMANDS:
-        assert f"  multimix {command}" in said
+        assert sum(line.startswith(f"  {command} ") for line in lines) == 1
+    assert [line for line in lines if line.endswith(":")] == ["look and learn:", "train and compare:", "the paper:", "data:"]
+    files = {path.stem for path in Path(cli.__file__).parent.joinpath("commands").glob("*.py")} - {"__init__", "options"}
+    assert files - {"study_runner", "list_names"} == set(cli.COMMANDS) - {"list"}
+
+
+def test_an_unknown_command_is_one_sentence(capsys):
+    assert cli.main(["lok"]) == 2
+    assert capsys.readouterr().err == "no command 'lok' (did you mean 'look'?); multimix --help names all\n"
+
+
+def test_names_of_other_libraries_lead_to_ours(capsys):
+    assert cli.main(["train", "digits_smallnet", "--scale", "smoke", "--lr", "0.1"]) == 2
+    assert capsys.readouterr().err.startswith("no option or field 'lr' (here it is --schedule.rate); ")
+    known = describe(RECIPES["digits_smallnet"].settings("smoke"))
+    method = describe(replace(RECIPES["digits_smallnet"].settings("smoke"), method=multimix.CutMix()))
+    assert set(cli.ELSEWHERE.values()) <= {*known, *method}
+
+
+@pytest.mark.parametrize("command", [["list"], ["table"]])
+def test_lists_fit_into_80_columns_with_every_word_whole(files, command):
+    def words(columns):
+        environment = os.environ | {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
+        code = "from multimix.lab.cli import main; import sys; sys.exit(main())"
+        done = subprocess.run([sys.executable, "-c", code, *command], cwd=files, env=environment, capture_output=True, text=True)
+        return done.stdout.replace("─", "")
+
+    narrow = words(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert set(narrow.split()) <= {part for word in words(400).split() for part in (word, *re.split("(?<=-)", word))}
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
@@ -193,7 +227,7 @@ def test_help_of_a_command_has_a_line_an_example_and_every_option_explained(caps
 def test_help_loads_no_picture_library(files):
     code = "import sys; from multimix.lab.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     done = run(files, "--help", code=code)
-    assert "multimix demo" in done.stdout
+    assert "  demo " in done.stdout
     assert not {"matplotlib", "PIL", "multimix.lab.look.look"} & set(done.stderr.split())
 
 

@@ -241,7 +241,7 @@ def test_where_it_may_mix():
         ({"layers": ()}, "layers must be a tuple"),
         ({"input_share": 2}, "input_share must lie in 0 … 1, got 2"),
         ({"direction": "both"}, "no direction 'both'; there are coin, partner, sample"),
-        ({"channel_axis": 2}, "no channel_axis 2; there are 1, -1"),
+        ({"channel_axis": 2}, "no channel_axis 2; there are 1, -1, None"),
         ({"eps": 0}, "eps must be finite and above 0, got 0"),
         ({"tolerance": -1}, "tolerance must be finite and at least 0, got -1"),
         ({"rounds": 0}, "rounds must be a whole number, at least 1, got 0"),
@@ -256,3 +256,28 @@ def test_too_many_places_are_refused():
     z = features(batch=2, size=(33, 32), channels=1)
     with pytest.raises(ValueError, match="aligns at most 1024 places, got 1056 at layer 'body': name a later layer"):
         aligned(z)[0].mix(z)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "features", "asks"),
+    [
+        ((2, 3, 32, 32), (2, 5, 7), True),  # tokens of ViT
+        ((2, 9), (2, 9, 7), True),  # tokens of words
+        ((2, 3, 32, 32), (2, 4, 4, 6), True),  # maps of Swin
+        ((2, 3, 32, 32), (2, 6, 4, 4), False),
+        ((2, 3, 32, 16), (2, 4, 4, 2), False),  # four channels, as many as rows
+        ((2, 1, 50), (2, 8, 25), False),  # signals
+        ((2, 3, 32, 32), (2, 6), False),
+    ],
+)
+def test_features_that_may_have_their_channels_last_are_asked_about(inputs, features, asks):
+    x, z = torch.randn(inputs), torch.randn(features)
+    for axis in (None, 1, -1):
+        plan = AlignMixup(layers=("blocks.3",), input_share=0.0, channel_axis=axis).plan(x)
+        if asks and axis is None:
+            with pytest.raises(
+                ValueError, match=r"layer 'blocks.3' puts out \[2, .*tokens in ViT and Swin do, say channel_axis=-1"
+            ):
+                plan.mix(z)
+        else:
+            assert plan.mix(z).shape == z.shape

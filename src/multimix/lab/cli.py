@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
@@ -21,34 +21,49 @@ from .terminal import printable
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors", "filelock")
 
-DESCRIPTION = """\
-K ordered interpolations of every pair, for every mixup method and any PyTorch model.
-
-Try it:
-  multimix demo --quick                      the noisy spiral without mixup, with mixup, with multi-mix
-  multimix digits --quick                    every method, K = 1 and 5, on small real images
-  multimix points --quick                    SageMix, K = 1 and 5, on clouds of points
-  multimix variance --quick                  the gradient variance and the paper's propositions
-  multimix look                              the K steps of every method on two pictures
-  multimix compare FOLDER                    which mixing is best for your own pictures
-  multimix list                              recipes, methods, networks, data sets
-  multimix data check FOLDER                 what is in a folder of data sets
-  multimix train RECIPE --scale smoke        train what a table or figure of the paper compares
-  multimix sweep RECIPE --scale smoke        methods × K × seeds, compared at equal steps, samples or compute
-  multimix evaluate RUN --on calibration     what trained networks are worth
-  multimix reproduce --scale smoke           all tables and figures of the paper, on one page
-  multimix table I                           a table of the paper beside ours
-  multimix figure 6                          a figure of the paper from our runs
-  multimix report multimix-runs              one page of everything
-  multimix look --help                       all options of a command
-  multimix --version
-"""
-
-
-COMMANDS = (
-    *("compare", "data", "demo", "digits", "evaluate", "figure", "list", "look", "points"),
-    *("report", "reproduce", "sweep", "table", "train", "transfer", "variance"),
+# Every command with a line about it, grouped by what somebody wants.
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "look and learn": {
+        "look": "the K steps of every method on two pictures, with a slider",
+        "demo": "a noisy spiral without mixup, with mixup, with multi-mix",
+        "digits": "every method, K = 1 and 5, on small real images",
+        "points": "SageMix, K = 1 and 5, on clouds of points",
+        "variance": "how the gradient's variance falls with K",
+        "list": "recipes, methods, networks, data sets by name",
+    },
+    "train and compare": {
+        "compare": "which mixing is best for a folder of your own pictures",
+        "train": "a recipe's networks, or one method, any setting changed",
+        "sweep": "methods × K × seeds at equal steps, samples or compute",
+        "evaluate": "errors, calibration, robustness … of trained networks",
+        "transfer": "trained networks moved to birds",
+        "report": "one page of finished runs",
+    },
+    "the paper": {
+        "reproduce": "all of its tables and figures, on one page",
+        "table": "one of its tables beside ours",
+        "figure": "one of its figures from our runs",
+    },
+    "data": {"data": "download a data set, or check a folder"},
+}
+COMMANDS = tuple(sorted(name for own in GROUPS.values() for name in own))
+HELP = "\n".join(
+    [
+        "usage: multimix COMMAND …",
+        "",
+        "K ordered interpolations of every pair, for every mixup method.",
+        *(
+            line
+            for group, own in GROUPS.items()
+            for line in ("", f"{group}:", *(f"  {name:<11}{words}" for name, words in own.items()))
+        ),
+        "",
+        "multimix COMMAND --help has all options and examples. To begin: multimix look",
+    ]
 )
+# What other libraries call fields of the settings.
+ELSEWHERE = {"lr": "schedule.rate", "learning_rate": "schedule.rate", "batch_size": "batch", "alpha": "method.alpha"}
+ELSEWHERE |= {"weight_decay": "optimizer.weight_decay", "model": "network.name", "dataset": "data.name"}
 
 
 def command(name: str) -> Callable[..., None]:
@@ -74,6 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given == ["--version"]:
         print(f"multimix {__version__}")
+        return 0
+    if not given or given[0] in ("--help", "-h"):
+        print(HELP)
         return 0
     try:
         with _stopped_by_sigterm():
@@ -103,11 +121,10 @@ def _run(given: list[str]) -> None:
 
     if given[:1] in (["train"], ["sweep"], ["compare"]):
         run_with_fields(given[0], given[1:])
-    elif given and given[0] in COMMANDS:
+    elif given[0] in COMMANDS:
         tyro.cli(command(given[0]), prog=f"multimix {given[0]}", args=given[1:])
     else:
-        every = {name: command(name) for name in COMMANDS}
-        tyro.extras.subcommand_cli_from_dict(every, prog="multimix", description=DESCRIPTION, args=given or ["--help"])
+        raise ValueError(f"no command {given[0]!r}{nearest(given[0], COMMANDS)}; multimix --help names all")
 
 
 @contextmanager
@@ -155,7 +172,11 @@ def run_with_fields(name: str, words: Sequence[str]) -> None:
     for i, change in enumerate(changes):
         field = change.partition("=")[0].partition(".")[0].replace("-", "_")
         if field not in known:
-            meant = nearest(field, [*(option.rstrip("_") for option in options), *known])
+            meant = (
+                f" (here it is --{ELSEWHERE[field]})"
+                if field in ELSEWHERE
+                else nearest(field, [*(option.rstrip("_") for option in options), *known])
+            )
             raise ValueError(f"no option or field {field!r}{meant}; multimix {name} --help has the options, --show the fields")
         changes[i] = f"{change}true" if change.endswith("=") else change  # --compile alone
     function(*arguments, **{**options, "set_": (*options["set_"], *changes)})

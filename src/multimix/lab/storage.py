@@ -23,7 +23,7 @@ import numpy
 import torch
 
 from .. import __version__
-from .terminal import ORDERS
+from .terminal import ORDERS, note
 
 
 class Store:
@@ -151,11 +151,21 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files by their names into a folder, which is made."""
+    """Write files by their names into a folder, which is made; a page that was there and differs is kept, and that is said."""
     make_folder(folder)
     for name, content in files.items():
+        if name.endswith(".html"):
+            keep_page(folder / name, content)
         write_atomically(folder / name, content)
     return [folder / name for name in files]
+
+
+def keep_page(path: Path, content: bytes) -> None:
+    """Before a page is written anew: if it changes, the one that is there gets another name."""
+    if path.exists() and path.read_bytes() != content:
+        aside = path.with_name(f"{path.stem}-before{path.suffix}")
+        os.replace(path, aside)
+        note(f"{path.name} was there, with other content: it is kept as {aside}")
 
 
 def _readable(content: Any) -> bytes:

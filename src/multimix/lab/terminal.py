@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,14 +35,29 @@ def tell(page: Path, words: str) -> None:
     say(f"wrote {page}\nOpen {page} in a browser. {words}")
 
 
+PACE = 15.0  # seconds between two lines where nobody is looking
+
+
 def bar(words: str) -> Callable[[Sequence[Item]], Iterable[Item]]:
-    """Something to wrap a list of work in: a progress bar on the error stream, if a person is looking at it."""
+    """Something to wrap a list of work in: a progress bar on the error stream, or a line now and then if nobody is looking."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import track
 
     console, shown = Console(stderr=True), escape(printable(words))
-    return lambda work: track(work, shown, console=console, transient=True, disable=not console.is_terminal)
+    if console.is_terminal:
+        return lambda work: track(work, shown, console=console, transient=True)
+    return lambda work: _told(work, words)
+
+
+def _told(work: Sequence[Item], words: str) -> Iterator[Item]:
+    start = last = time.monotonic()
+    for done, item in enumerate(work):
+        now = time.monotonic()
+        if done and now - last >= PACE:
+            note(f"{words}: {done} of {len(work)}, about {duration((now - start) / done * (len(work) - done))} left")
+            last = now
+        yield item
 
 
 def note(sentence: str) -> None:

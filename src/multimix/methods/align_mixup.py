@@ -42,7 +42,8 @@ class AlignMixup(PairMethod):
 
     ``direction`` says which of the two is moved, ``coin`` draws it. With probability ``input_share`` a batch is mixed at the
     input instead, without alignment. Layers are named as for :class:`multimix.ManifoldMixup`, one drawn for each batch.
-    ``channel_axis`` is 1 for features ``[B, C, *places]`` and −1 for tokens ``[B, places, C]``. ``eps``, ``rounds`` and
+    ``channel_axis`` is 1 for features ``[B, C, *places]`` and −1 for tokens ``[B, places, C]``; left out it is 1, and features
+    that look like tokens are refused. ``eps``, ``rounds`` and
     ``tolerance`` are those of :func:`multimix.methods.align_mixup.transport_plan`; the transport is a constant for gradients.
     """
 
@@ -50,7 +51,7 @@ class AlignMixup(PairMethod):
     layers: tuple[str, ...]
     input_share: float = 0.5
     direction: Direction = "coin"
-    channel_axis: Literal[1, -1] = 1
+    channel_axis: Literal[1, -1, None] = None
     eps: float = 0.1
     rounds: int = 100
     tolerance: float = 0.1
@@ -86,6 +87,7 @@ class AlignMixup(PairMethod):
             layer=layer,
             sample_moves=sample_moves,
             channel_axis=self.channel_axis,
+            input_shape=x.shape,
             eps=self.eps,
             rounds=self.rounds,
             tolerance=self.tolerance,
@@ -101,7 +103,8 @@ class AlignedPlan(SharePlan):
     """
 
     sample_moves: Tensor
-    channel_axis: int
+    channel_axis: int | None
+    input_shape: torch.Size
     eps: float
     rounds: int
     tolerance: float
@@ -118,6 +121,11 @@ class AlignedPlan(SharePlan):
 
     def ends(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Where the K steps of ``z [B, …]`` start and end, like z but in float32 or better: A and A'Rᵀ, or A R and A'."""
+        if self.channel_axis is None and looks_channels_last(z.shape, self.input_shape):
+            raise ValueError(
+                f"layer {self.layer!r} puts out {list(z.shape)}: if its channels come last, as those of tokens in ViT and Swin "
+                "do, say channel_axis=-1, else channel_axis=1"
+            )
         last = self.channel_axis == -1 and z.ndim > 2
         places = (z.movedim(-1, 1) if last else z).to(torch.float64 if z.dtype == torch.float64 else torch.float32)
         own = places.reshape(len(z), places.shape[1:2].numel(), -1)
@@ -137,11 +145,20 @@ class AlignedPlan(SharePlan):
         """``P [B, n, n]`` between the columns of ``own`` and ``pair [B, C, n]``, in float32 and detached."""
         if own.shape[2] > MOST_PLACES:
             raise ValueError(
-                f"AlignMixup aligns at most {MOST_PLACES} places, got {own.shape[2]} at layer {self.layer!r}: name a later layer"
+                f"AlignMixup aligns at most {MOST_PLACES} places, got {own.shape[2]} at layer {self.layer!r}: name a later "
+                "layer, or say channel_axis=-1 if its channels come last, as those of tokens do"
             )
         with torch.no_grad():
             cost = squared_distances(own.detach().float(), pair.detach().float())
             return transport_plan(cost, self.eps, self.rounds, self.tolerance)
+
+
+def looks_channels_last(features: torch.Size, inputs: torch.Size) -> bool:
+    """Whether features may be tokens ``[B, N, C]`` of inputs that are no signals, or maps ``[B, H, W, C]`` of square images."""
+    if len(features) == 3:
+        return len(inputs) != 3
+    square = len(inputs) == 4 and inputs[2] == inputs[3]
+    return square and len(features) == 4 and features[1] == features[2] != features[3]
 
 
 def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> Tensor:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,6 +20,7 @@ from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import input_saliency
 from ..sampling import Sampler, check_path_options, checked_partner, checked_path, drawn_path, random_partner, resolved
 
+Made = TypeVar("Made", bound="PathMethod")
 PLAIN = (int, float, str, type(None))
 WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
@@ -175,6 +176,12 @@ class PathMethod(Method):
 
     k: int = 1
     p: float = 1.0
+
+    def __new__(cls: type[Made], *given: object, **options: object) -> Made:
+        if given:
+            words = ", ".join(map(repr, given))
+            raise TypeError(f"{cls.__name__} takes its options by name, such as {cls.__name__}(k=5), got {cls.__name__}({words})")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_path_options(self.k, 0, "iid")

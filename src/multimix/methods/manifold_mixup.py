@@ -37,6 +37,11 @@ class ManifoldMixup(PairMethod):
         super().__post_init__()
         if isinstance(self.layers, str) or len(self.layers) == 0:
             raise ValueError(f"layers must be a tuple of layer names, such as ('layer1', 'layer2'), got {self.layers!r}")
+        if not all(layer is None or isinstance(layer, str) for layer in self.layers):
+            raise ValueError(
+                "layers are names from model.named_modules(), not numbers, and None for the input, such as (None, 'layer1'), "
+                f"got {self.layers!r}"
+            )
         object.__setattr__(self, "layers", tuple(self.layers))
 
     @property

@@ -1,6 +1,7 @@
 """Every registered network: its size, what it puts out, mixing at its layers; names, options, import paths, decay."""
 
 import math
+import sys
 import time
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import multimix as mm
-from multimix.lab.nets import NETWORKS, OF_POINTS, network, parameter_groups
+from multimix.lab.nets import NETWORKS, OF_POINTS, network, network_from_path, parameter_groups
 
 OF_IMAGES = [name for name in NETWORKS if name not in OF_POINTS]
 FULL = [name for name in OF_IMAGES if not name.endswith("_small")]
@@ -241,7 +242,11 @@ def test_networks_by_import_path():
         ("own_nets:plain", {"in_channels": 2}, r"own_nets:plain has no option 'in_channels'; it has depth"),
         ("own_nets:Demanding", {}, r"own_nets:Demanding needs width="),
         ("own_nets:no_module", {}, r"own_nets:no_module must make an nn\.Module, got str"),
-        ("no_such_module:Net", {}, r"cannot import the network 'no_such_module:Net': .*; is its folder on PYTHONPATH\?"),
+        (
+            "no_such_module:Net",
+            {},
+            r"cannot import the network 'no_such_module:Net': .*; is it in this folder, or its folder on PYTHONPATH\?",
+        ),
         ("broken_nets:Net", {}, r"cannot import the network 'broken_nets:Net': No module named 'nothing_of_this_name'$"),
         (":Net", {}, r"an import path must have the form package\.module:name, got ':Net'"),
         (".nets:Net", {}, r"an import path must have the form package\.module:name, got '\.nets:Net'"),
@@ -291,3 +296,17 @@ def test_other_norms_are_spared_and_shared_weights_counted_once():
 def test_a_negative_decay_is_refused():
     with pytest.raises(ValueError, match="weight_decay must be at least 0, got -1"):
         parameter_groups(nn.Linear(2, 2), -1, norm_decay=True)
+
+
+def test_a_module_of_the_current_folder_is_found(tmp_path, monkeypatch):
+    (tmp_path / "net_of_this_folder.py").write_text(
+        "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self): super().__init__(2, 3)\n"
+    )
+    path = [place for place in sys.path if place not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", path)
+    with pytest.raises(ValueError, match="cannot import the network 'net_of_this_folder:Net'"):
+        network_from_path("net_of_this_folder:Net")
+    monkeypatch.chdir(tmp_path)
+    assert network_from_path("net_of_this_folder:Net").out_features == 3
+    assert str(tmp_path) not in sys.path, "nothing else is looked for there"
+    del sys.modules["net_of_this_folder"]

@@ -12,6 +12,8 @@ from .options import option
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ...methods.registry import Entry
+
 CLASSES = 100  # that parameters are counted for
 
 
@@ -47,9 +49,13 @@ def methods() -> Table:
     from ...methods import entries
     from ..recipes.base import STRATEGIES, counts_k
 
-    lines = [[", ".join(entry.names), entry.summary, "steps" if counts_k(entry.name) else ""] for entry in entries()]
+    lines = [[entry.name, _with_aliases(entry), "steps" if counts_k(entry.name) else ""] for entry in entries()]
     lines += [[name, strategy.about, "factor" if counts_k(name) else ""] for name, strategy in STRATEGIES.items()]
     return _table("Methods and baselines: --method NAME --k K", ["name", "what", "K"], lines)
+
+
+def _with_aliases(entry: Entry) -> str:
+    return f"{entry.summary} (also {', '.join(entry.aliases)})" if entry.aliases else entry.summary
 
 
 def networks() -> Table:

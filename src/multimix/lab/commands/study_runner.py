@@ -16,6 +16,7 @@ from ..results.comparison import studies
 from ..results.findings import findings
 from ..results.recipe_table import recipe_table
 from ..results.report import write_reports
+from ..storage import keep_page
 from ..studies.files import StudyFiles, show_study
 from ..sweep.engines import Here
 from ..sweep.plan import Stored, arm_runs, plan_sweep, store_plan
@@ -53,6 +54,7 @@ def run(
     page = out / f"{name}{'-quick' if quick else ''}.html"
     for written in write_reports([out], out=out, data=DATA, recipes=known):
         if written.page.stem == f"{chosen.name}-{scale}":
+            keep_page(page, written.page.read_bytes())
             os.replace(written.page, page)
     words = ["A quick look: it shows that everything runs, its numbers are no results."] if quick else []
     show_study(StudyFiles(page, out / RESULTS, (), recipe_table(whole), (*words, *findings(whole))))

@@ -58,19 +58,21 @@ def evaluate_places(
         raise ValueError("name the folder of a run or of results, or package.module:function of a network")
     done: list[Evaluated] = []
     failed: list[str] = []
+    subjects: dict[Path, Callable[[Which], Subject]] = {}
     for place in places:
         try:
-            subjects = _subjects(place, data, samples, view, out, device, trust)
-        except (ValueError, OSError) as error:
+            subjects |= _subjects(place, data, samples, view, out, device, trust)
+        except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             failed.append(str(error))
-            continue
-        for folder, load in subjects.items():
-            for name in on:
-                try:
-                    done.append(_evaluate(folder, load, name, checkpoint, options, reading, draw, again))
-                except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
-                    failed.append(f"{folder.name}, {name}: {error}")
-    return done, failed
+    reasons: dict[str, list[str]] = {}
+    work = [(folder, load, name) for folder, load in subjects.items() for name in on]
+    for folder, load, name in bar("Evaluating")(work) if len(work) > 1 else work:
+        try:
+            done.append(_evaluate(folder, load, name, checkpoint, options, reading, draw, again))
+        except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
+            reasons.setdefault(str(error), []).append(f"{folder.name}, {name}")
+    # Once, where data that all need are missing.
+    return done, [*failed, *(f"{'; '.join(who)}: {reason}" for reason, who in reasons.items())]
 
 
 def _evaluate(

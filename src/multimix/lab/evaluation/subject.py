@@ -21,7 +21,7 @@ from ..recipes.base import counts_k
 from ..recipes.settings import Data, Settings
 from ..training.checkpoint import Which, load_run, weights_digest
 from ..training.log import Epoch, read_epochs
-from ..training.run import splits_of
+from ..training.run import fetch_hint, splits_of
 from .predictions import Predictions, Reading, predictions
 
 RESIZED = 256 / 224  # of what is cut out, as usual on ImageNet
@@ -231,12 +231,18 @@ def _description(own: Data, part: str, per_class: int | None) -> dict[str, Any]:
 
 def _splits_with_boxes(own: Data, folder: Path, cache: Path) -> Splits[Split]:
     """The parts of a data set, with boxes where it has any."""
-    if own.name == "imagenet":
-        return read("imagenet", folder, boxes=has_boxes(folder), skip_bad=own.skip_bad)
-    if own.name == "tiny_imagenet":
-        files = tiny_imagenet_files(folder)
-        return Splits(files.name, {part: without_bad(split, 0) if own.skip_bad else split for part, split in files.parts.items()})
-    return splits_of(own, folder, cache)
+    try:
+        if own.name == "imagenet":
+            return read("imagenet", folder, boxes=has_boxes(folder), skip_bad=own.skip_bad)
+        if own.name == "tiny_imagenet":
+            files = tiny_imagenet_files(folder)
+            parts = {part: without_bad(split, 0) if own.skip_bad else split for part, split in files.parts.items()}
+            return Splits(files.name, parts)
+        return splits_of(own, folder, cache)
+    except (ValueError, OSError) as error:
+        if hint := fetch_hint(own.name, folder):
+            raise ValueError(f"{error}{hint}") from error
+        raise
 
 
 def _some(splits: Splits[Split], part: str, per_class: int | None, own: Data) -> Split:

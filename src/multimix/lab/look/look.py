@@ -8,7 +8,7 @@ from torch import Tensor
 from ...methods import Method, entries
 from ...methods.registry import entry
 from ...sampling import sample_path
-from ..storage import make_folder, write_atomically
+from ..storage import keep_page, make_folder, write_atomically
 from .cases import LEFT_OUT, obstacle, train_ahead, words
 from .figure import Row, figure
 from .page import POSITIONS, Card, page
@@ -56,7 +56,9 @@ def write_look(
             Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole + _same_steps(fine))
         )
     write_atomically(png, figure(rows))
-    write_atomically(html, page(a, b, cards, left_out).encode())
+    whole = page(a, b, cards, left_out).encode()
+    keep_page(html, whole)
+    write_atomically(html, whole)
     return png, html
 
 

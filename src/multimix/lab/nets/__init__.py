@@ -6,7 +6,10 @@ reaches it by those names; ``mix_layers`` of a network has the points where the 
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -75,6 +78,22 @@ def network(name: str, num_classes: int, *, in_channels: int | None = None, **op
     return NETWORKS[name](num_classes, **given)
 
 
+def _imported(place: str) -> ModuleType:
+    """A module that is installed or on PYTHONPATH; else one in the current folder, where a command does not look by itself."""
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        here = os.getcwd()
+        if error.name != place.split(".")[0] or here in sys.path:
+            raise
+        sys.path.append(here)
+        try:
+            importlib.invalidate_caches()
+            return importlib.import_module(place)
+        finally:
+            sys.path.remove(here)
+
+
 def network_from_path(path: str, options: Mapping[str, Any] = {}, num_classes: int | None = None) -> nn.Module:
     """What the class or function at the import path ``package.module:name`` makes.
 
@@ -131,9 +150,9 @@ def _factory(path: str) -> Any:
     if not all(part.isidentifier() for part in (*place.split("."), name)):
         raise ValueError(f"an import path must have the form package.module:name, got {path!r}")
     try:
-        module = importlib.import_module(place)
+        module = _imported(place)
     except ImportError as error:
-        hint = "; is its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
+        hint = "; is it in this folder, or its folder on PYTHONPATH?" if error.name == place.split(".")[0] else ""
         raise ValueError(f"cannot import the network {path!r}: {error}{hint}") from error
     factory: Any = getattr(module, name, None)
     if path.startswith(OWN_NETWORKS) and not (isinstance(factory, type) and issubclass(factory, nn.Module)):

@@ -240,14 +240,18 @@ def _read_together(settings: Settings, folder: Path, cache: Path, accelerator: A
         try:
             splits_of(data, folder, cache, workers)
         except (ValueError, OSError) as error:
-            official = dataset(data.name).folders
-            there = not official or any((folder / name).exists() for name in official)
-            hint = "" if there else f" (--data says where data sets are; multimix data fetch {data.name} downloads this one)"
-            wrong = f"{error}{hint}"
+            wrong = f"{error}{fetch_hint(data.name, folder)}"
     wrong = _same(accelerator, wrong)
     if wrong is not None:
         raise ValueError(wrong)
     return splits_of(data, folder, cache, workers)
+
+
+def fetch_hint(name: str, folder: Path) -> str:
+    """How to get a data set that is not in the folder; nothing about one that is there."""
+    official = dataset(name).folders
+    there = not official or any((folder / place).exists() for place in official)
+    return "" if there else f" (--data says where data sets are; multimix data fetch {name} downloads this one)"
 
 
 def splits_of(data: Data, folder: Path, cache: Path, workers: int = 0) -> Splits[Split]:
