@@ -199,7 +199,7 @@ def _train(planned: Sequence[Planned], setup: Setup, asked: Asked, plan: Plan, o
         begun = time.monotonic()
         if seed > 0 and begun - start + slowest > LATE * asked.budget:
             notes.append(
-                f"the budget was spent after {counted(seed, 'seed')} of {asked.seeds}: training took longer than measured before"
+                f"the budget was spent after {counted(seed, 'seed')} of {asked.seeds}, since runs took longer than planned"
             )
             note(notes[-1])
             break
