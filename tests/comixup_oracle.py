@@ -12,7 +12,7 @@ import torch
 import multimix as mm
 
 
-def co_mixup(x, saliency, generator, *, k=1, solve=None, **options):
+def co_mixup(x, saliency, generator, *, k=1, solve=None, start="fresh", **options):
     """``[K·B, C, H, W]`` and ``weights [K, B, B]`` (rows as solved, before they are put into an order)."""
     blocks, part, alpha = options.pop("blocks", (4,)), options.pop("part", 20), options.pop("alpha", 2.0)
     batch, height, width = len(x), x.shape[2], x.shape[3]
@@ -33,8 +33,10 @@ def co_mixup(x, saliency, generator, *, k=1, solve=None, **options):
         half = m // 2
         held = [block_shares(saliency[low + a].double(), down, across) for a in range(m)]
         affinity = compatible([saliency[low + a].double() for a in range(m)], options.get("omega", 0.001))
-        shown = [[{int(float(u) * m): 1.0} for u in uniform[low + j].flatten()] for j in range(m)]
+        begun = [[{int(float(u) * m): 1.0} for u in uniform[low + j].flatten()] for j in range(m)]
+        shown = begun
         for step in range(k):
+            warm = step > 0 and start == "previous"
             weight = [0.0] * m
             for a in range(half):
                 share = lam[step][at + a]
@@ -43,7 +45,8 @@ def co_mixup(x, saliency, generator, *, k=1, solve=None, **options):
                 weight[-1] = single[p]
             prior = [w / sum(weight) for w in weight]
             sweeps = {name: value for name, value in options.items() if name != "omega"}
-            shown = solved_part(held, prior, affinity, shown, rows, columns, warm=step > 0, solve=solve or cheapest, **sweeps)
+            before = shown if warm else begun
+            shown = solved_part(held, prior, affinity, before, rows, columns, warm=warm, solve=solve or cheapest, **sweeps)
             for j in range(m):
                 for block, mixture in enumerate(shown[j]):
                     r, c = divmod(block, columns)
@@ -244,6 +247,5 @@ def every_labelling(cost, near, rows, columns):
 
 def base(x, saliency, generator, **options):
     """``[B, C, H, W]``: the single-interpolation form, rows in order; ``start`` makes no difference to it."""
-    options.pop("start", None)
     mixed, weights = co_mixup(x, saliency, generator, **options)
     return in_order(mixed, weights, options.get("part", 20))[0][0].to(x.dtype)

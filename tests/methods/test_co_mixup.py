@@ -31,7 +31,7 @@ def some_plan(batch=9, size=(17, 11), k=3, seed=0, **options):
         (7, (9, 13), {"part": 3, "blocks": (3,)}),
         (5, (8, 8), {"blocks": (2, (3, 2), (1, 4))}),
         (1, (5, 3), {}),
-        (4, (3, 20), {"part": 3, "blocks": (3,), "rule": "soft", "alpha": 0.5}),
+        (4, (3, 20), {"part": 3, "blocks": (3,), "rule": "soft", "alpha": 0.5, "start": "previous"}),
         (6, (12, 12), {"part": 3, "blocks": (3,), "precedence": "reference", "borders": "reference", "descent": 0}),
     ],
     ids=str,
@@ -220,7 +220,7 @@ def test_small_alpha_and_many_steps():
         ({"rule": "loud"}, "no rule 'loud'; there are hard, soft"),
         ({"blocks": 64}, "blocks must be numbers of blocks per side"),
         ({"alpha": -1}, "alpha must be finite and at least 0"),
-        ({"start": "warm"}, "no start 'warm'; there are previous, fresh"),
+        ({"start": "warm"}, "no start 'warm'; there are fresh, previous"),
     ],
 )
 def test_refusals(options, words):
