@@ -17,14 +17,20 @@ def cpu_seconds(code: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main() -> None:
+def measured(runs: int = RUNS) -> dict[str, list[float]]:
+    """Name → seconds of every run."""
     codes = {"import torch": "import torch", "import multimix": "import multimix", "multimix --help": HELP}
     for code in codes.values():
         cpu_seconds(code)  # files into the cache
-    taken = {name: [] for name in codes}
-    for _ in range(RUNS):  # in turn, so that a busy machine is busy for all
+    taken: dict[str, list[float]] = {name: [] for name in codes}
+    for _ in range(runs):  # in turn, so that a busy machine is busy for all
         for name, code in codes.items():
             taken[name].append(cpu_seconds(code))
+    return taken
+
+
+def main() -> None:
+    taken = measured()
     middle = {name: statistics.median(values) for name, values in taken.items()}
     for name, values in taken.items():
         low, _, high = statistics.quantiles(values, n=4)
@@ -39,4 +45,5 @@ def verdict(value: float, most: float) -> str:
     return f"at most {most:g}: {'met' if value <= most else 'missed'}"
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -191,7 +191,7 @@ def summary(stages: list[Stages], copy: float) -> Measured:
 
 
 def print_tables(found: dict[str, dict[str, Measured]]) -> None:
-    """In Markdown, as in docs/benchmarks.md."""
+    """In Markdown, as in docs/archive/benchmarks.md."""
     names = [name for name in next(iter(found.values())) if not name.startswith("copy of [")]
     plain = [name for name in names if name not in WORK and not name.endswith(FRESH) and name not in (COPY, CLONE)]
     print_table("× copy of the output, buffer reused", found, [CLONE, *plain], times_copy)

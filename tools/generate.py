@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "src" / "multimix" / "methods"
 CHOOSE = ROOT / "docs" / "choose.md"
 CARDS = ROOT / "docs" / "methods"
-BENCHMARKS = ROOT / "docs" / "benchmarks.md"
+BENCHMARKS = ROOT / "docs" / "archive" / "benchmarks.md"
 
 
 def method_imports(before: str) -> str:
