@@ -223,7 +223,7 @@ def sweep(runs, out, note):
     note(f"sweep, forked: {timed['forked']:.0f} s {ended.error if ended else ''}")
     chosen = ["digits_smallnet", "--scale", "smoke", "--methods", "none", "mixup", "--ks", "1", "3", "--seeds", *map(str, seeds)]
     command = ["sweep", *chosen, "--set", *(f"{name}={value}" for name, value in changes.items()), "--out", str(folder)]
-    commands = {"train": command, "again": command, "report": ["report", str(folder)]}
+    commands = {"train": command, "again": command, "report": ["report", str(folder), "--out", str(out / "report")]}
     for name, arguments in commands.items():
         start = time.monotonic()
         ended = subprocess.run(
@@ -234,8 +234,7 @@ def sweep(runs, out, note):
         if ended.returncode != 0:
             return {"done": 0, "counts": {f"{name} failed: {ended.stderr[-300:]}": 1}, "seconds": sum(timed.values()), "also": ""}
     rows = len((folder / "results.jsonl").read_text().splitlines())
-    pages = sorted(folder.rglob("*.html"))
-    size = sum(page.stat().st_size for page in pages) / 2**20
+    size = sum(file.stat().st_size for file in (out / "report").rglob("*") if file.is_file()) / 2**20
     return {
         "done": rows,
         "counts": {"runs": rows},
