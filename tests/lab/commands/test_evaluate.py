@@ -188,7 +188,7 @@ def test_places_that_are_none(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main(["evaluate", "nothing.at:all", "--data-set", "digits"]) == 2
-    assert "cannot import the network 'nothing.at:all': No module named 'nothing'; is its" in capsys.readouterr().err
+    assert "cannot import the network 'nothing.at:all': No module named 'nothing'; is it in" in capsys.readouterr().err
     assert main(["evaluate", "trial:settings", "--data-set", "digits"]) == 2
     assert "must make an nn.Module, got Settings" in capsys.readouterr().err
     assert main(["evaluate", "trial:PlainNet"]) == 2

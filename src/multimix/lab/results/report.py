@@ -20,7 +20,7 @@ from .figures.recipe import budget_figures, recipe_figures
 from .figures.reliability import Panel, pooled_bins, reliability_grid
 from .figures.samples import FirstBatch, first_batch, plain_picture, samples_picture
 from .findings import findings, headline
-from .page import beside, document, drawing, paragraph, picture, preformatted, section
+from .page import beside, document, drawing, notes, paragraph, picture, preformatted, section
 from .paper import EXHIBITS
 from .paper_table import fill
 from .paper_table import tables as paper_tables
@@ -97,7 +97,7 @@ def _page(
     lines = whole.trained
     parts = [
         *(paragraph(sentence) for sentence in _warnings(whole)),
-        section("Results", *recipe_table(whole).html(), unfolded=len(lines) <= MOST),
+        section("Results", *_results(whole), unfolded=len(lines) <= MOST),
         section("What shows and what does not", *(paragraph(sentence, finding=True) for sentence in findings(whole))),
         section("Does K > 1 help?", *_settled(whole)),
         section("Comparisons", *tables.comparisons(whole).html()),
@@ -129,6 +129,13 @@ def _page(
 def _settled(whole: Aggregate) -> list[str]:
     sheet = settled_table(whole, whole.error)
     return [] if sheet is None else sheet.html()
+
+
+def _results(whole: Aggregate) -> list[str]:
+    """The table of what was trained; what was not is a sentence, not lines of dashes."""
+    missing = ", ".join(whole.label(line) for line in whole.lines if not line.runs)
+    table = recipe_table(whole._replace(lines=tuple(whole.trained)))
+    return [*table.html(), notes([f"not trained here, though the recipe has it: {missing}"] if missing else [])]
 
 
 def _costs(whole: Aggregate, rows: Rows, places: Sequence[str | Path]) -> tuple[Sequence[Table], Mapping[str, bytes]]:

@@ -371,7 +371,8 @@ def finish(figure: Figure, words: str) -> Drawn:
     handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     # Matplotlib puts plain lines, such as that of no mixing, before what has bars.
     names = sorted(handles, key=lambda name: not isinstance(handles[name], ErrorbarContainer))
-    legend_below(figure, [handles[name] for name in names], names)
+    if len(names) > 1:  # one line alone needs no name beside that of the page
+        legend_below(figure, [handles[name] for name in names], names)
     return Drawn(figure, words)
 
 
