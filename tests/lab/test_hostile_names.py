@@ -21,7 +21,7 @@ from multimix.lab.terminal import note, printable, say
 from multimix.lab.training.run import RESULTS
 from result_rows import made_up_recipe, result_row
 
-SCRIPT, IMAGE, FORMULA = '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>", r"$\frac{"
+SCRIPT, IMAGE, FORMULA = '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>", r"$\frac{$"
 ORDER = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 NAMES = [SCRIPT, IMAGE, FORMULA, ORDER, FORMULA + ORDER, "-->&lt;&amp;", "[/red]{task.x}"]
 
