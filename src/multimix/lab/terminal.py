@@ -50,6 +50,11 @@ def bar(words: str) -> Callable[[Sequence[Item]], Iterable[Item]]:
     return lambda work: _told(work, words)
 
 
+def paced(words: str, work: Sequence[Item]) -> Iterable[Item]:
+    """Work with a line now and then if nobody is looking; people have the bars of its parts, and two at a time would not do."""
+    return work if sys.stderr.isatty() else _told(work, words)
+
+
 def _told(work: Sequence[Item], words: str) -> Iterator[Item]:
     start = last = time.monotonic()
     for done, item in enumerate(work):

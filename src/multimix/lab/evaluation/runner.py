@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..storage import digest, make_folder, processor, write_atomically
-from ..terminal import bar, note
+from ..terminal import bar, note, paced
 from ..training.checkpoint import Which
 from .base import measure_named
 from .cache import Query, find_row, finished_runs, is_run, store_row
@@ -66,7 +66,7 @@ def evaluate_places(
             failed.append(str(error))
     reasons: dict[str, list[str]] = {}
     work = [(folder, load, name) for folder, load in subjects.items() for name in on]
-    for folder, load, name in bar("Evaluating")(work) if len(work) > 1 else work:
+    for folder, load, name in paced("Evaluating", work):
         try:
             done.append(_evaluate(folder, load, name, checkpoint, options, reading, draw, again))
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on

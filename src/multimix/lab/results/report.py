@@ -12,7 +12,7 @@ from ..recipes import RECIPES, Recipe
 from ..recipes.settings import Settings
 from ..storage import write_files
 from ..sweep.plan import Entry
-from ..terminal import note
+from ..terminal import note, paced
 from ..training.run import RESULTS
 from . import report_tables as tables
 from .comparison import at_equal_budgets, comparable_lines, studies
@@ -232,7 +232,7 @@ def sample_pictures(whole: Aggregate, data: Path, trust: Collection[str]) -> lis
     """SVG of the first update that mixes, for the first seed of every line; where data are missing, that is said once."""
     found = []
     missing: dict[str, list[str]] = {}
-    for line in whole.trained:
+    for line in paced("Drawing mixed samples", whole.trained):
         (seed, run), words = next(iter(line.runs.items())), whole.label(line)
         try:
             subject = run_subject(run.row["place"], data, trust=trust)

@@ -118,7 +118,7 @@ def dots_figure(whole: Aggregate) -> Drawn | None:
         return None
     order = sorted(rows.values(), key=lambda own: min(mean.mean for _, mean in own))
     ks = sorted({line.k for own in order for line, _ in own if counts_k(line.arm)})
-    figure, [[axes]] = panels((SIZE[0], 1.1 + 0.28 * len(order)))
+    figure, [[axes]] = panels((SIZE[0], 1.1 + 0.28 * max(4, len(order))))
     for place, own in enumerate(order):
         for line, mean in own:
             counted = counts_k(line.arm)
@@ -137,6 +137,8 @@ def dots_figure(whole: Aggregate) -> Drawn | None:
     axes.set_ylim(len(order) - 0.5, -0.5)
     low, high = axes.get_xlim()
     axes.set_xlim(max(POSSIBLE[0], low), min(POSSIBLE[1], high))
+    for drawn in (*axes.lines, *axes.collections):
+        drawn.set_clip_on(False)  # a mark on the edge is whole
     axes.set_xlabel(f"{ERROR_WORDS[whole.error]} (%)")
     if len(order) > MOST:
         axes.tick_params(top=True, labeltop=True)
