@@ -210,7 +210,7 @@ class CoMixup(CleanLossMethod):
             second,
             exact,
         )
-        with noticed(solve_all):
+        with noticed(solve_all, seconds=40.0):
             in_chunks(lambda low, high: solve_all(*arrays, low, high), len(edges) - 1, self.threads)
         offset = torch.tensor(edges[:-1]).repeat_interleave(torch.tensor(edges).diff())[None, :, None]
         shown = [(torch.from_numpy(part) + offset).view(k, batch, blocks // short, short) for part in (first, second)]
