@@ -61,6 +61,22 @@ def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("options", [["cache_dir=ran"], ["pretrained_cfg_overlay={'url': 'http://127.0.0.1:9/ran'}"]])
+def test_timm_fetches_and_writes_nothing_that_only_a_folder_names(run, options):
+    rename(run, "timm/test_resnet", ["pretrained=True", *options])
+    with pytest.raises(
+        ValueError, match=r"can make timm fetch, read or write files \(pretrained=True, .*: add --trust timm/test"
+    ):
+        load_run(run)
+
+
+@pytest.mark.parametrize(("options", "trust"), [(["stem_width=8"], []), (["cache_dir=ran"], ["timm/no_such_network"])])
+def test_timm_with_numbers_or_with_trust_is_asked(run, options, trust):
+    rename(run, "timm/no_such_network", options)
+    with pytest.raises(ValueError, match="has no network 'no_such_network'|needs timm, which cannot be imported"):
+        load_run(run, trust=trust)
+
+
 def test_a_report_of_it_runs_nothing(run, tmp_path, capsys):
     rename(run, "os:system", ["command=touch ran"])
     main(["report", str(run.parents[2]), "--out", str(tmp_path / "report"), "--data", str(tmp_path)])

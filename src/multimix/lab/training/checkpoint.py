@@ -14,9 +14,9 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ...methods import Method
-from ..nets import NETWORKS, OWN_NETWORKS, check_network_path
+from ..nets import NETWORKS, OWN_NETWORKS, TIMM, check_network_path
 from ..recipes.serialise import rebuild
-from ..recipes.settings import Settings, settings_digest
+from ..recipes.settings import Network, Settings, settings_digest
 from ..storage import make_folder, named, parse_json, write_atomically
 
 FORMAT = "multimix checkpoint 1"
@@ -216,7 +216,7 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     checkpoint = read_checkpoint(found[-1])
     if checkpoint.values.get("settings", said.stored) != said.stored:  # the best epoch does not say
         raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({said.stored})")
-    check_trusted(settings.network.name, trust, folder)
+    check_trusted(settings.network, trust, folder)
     build = partial(settings.network.built, len(said.classes), said.channels)
     try:
         weights = unflatten(checkpoint, "network")
@@ -294,16 +294,24 @@ def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
             raise ValueError(f"its weights {name} hold NaN")
 
 
-def check_trusted(network: str, trust: Collection[str], folder: Path) -> None:
-    """Raise ValueError for an import path that a run's folder names and the user does not; nothing of it is imported.
+def check_trusted(network: Network, trust: Collection[str], folder: Path) -> None:
+    """Raise ValueError for code, or for files that timm would read or fetch, if a run's folder names them and the user does not.
 
-    The user names it by ``trust``, or for good in the environment variable MULTIMIX_TRUST.
+    Nothing is imported to see that. The user names the network by ``trust``, or for good in the variable MULTIMIX_TRUST.
     """
-    trusted = {*trust, *os.environ.get(TRUST_VARIABLE, "").split()}
-    if ":" in network and network not in trusted and not network.startswith(OWN_NETWORKS):
+    name = network.name
+    if name in {*trust, *os.environ.get(TRUST_VARIABLE, "").split()} or name.startswith(OWN_NETWORKS):
+        return
+    hint = f"add --trust {name} if you know it (or set {TRUST_VARIABLE})"
+    if ":" in name:
         raise ValueError(
-            f"the run {folder.name} has a network by import path, {network}, and loading it would run that code: "
-            f"add --trust {network} if you know it (or set {TRUST_VARIABLE})"
+            f"the run {folder.name} has a network by import path, {name}, and loading it would run that code: {hint}"
+        )
+    # Words and dictionaries can be addresses to fetch weights from, and folders to write them to; numbers cannot.
+    if name.startswith(TIMM) and not all(isinstance(value, int | float) for value in network.given().values()):
+        raise ValueError(
+            f"the run {folder.name} has {name} with options that can make timm fetch, read or write files "
+            f"({', '.join(network.options)}): {hint}"
         )
 
 
