@@ -1,5 +1,9 @@
 """What is said about made-up results: better beyond doubt, perhaps chance, worse, one seed; and code that runs."""
 
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy
 import pytest
 import torch
@@ -8,8 +12,11 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.compare.answer import answer, call, code
-from multimix.lab.compare.page import class_changes
+from multimix.lab.compare.page import _command, class_changes
+from multimix.lab.compare.plan import Asked
 from multimix.lab.results.comparison import studies
+from multimix.methods.samix.block import NewBlock
+from multimix.methods.style.small_pair import NewPair
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe(rows=(("none", 1),), name="own")
@@ -52,6 +59,14 @@ def test_no_mixing_is_best():
     found = answer(whole({NONE: [20.0, 21.0, 22.0], CUT: [31.5, 32.4, 33.6]}))
     assert found.headline == "No mixing has the least error, 21.0 %: none of the methods tried is better on these data."
     assert "Beyond doubt worse than no mixing: cutmix K = 1." in found.sentences
+
+
+def test_equal_errors_are_no_win_of_no_mixing_and_no_spread_is_no_interval():
+    found = answer(whole({NONE: [70.0, 60.0], CUT: [70.0, 60.0]}))
+    assert found.headline == "No method has less error than no mixing, 65.0 %: none of the methods tried is better on these data."
+    assert "is +0.00 points of error (the same in each of the 2 seeds)" in found.sentences[0]
+    found = answer(whole({NONE: [70.0, 60.0], CUT: [65.0, 55.0]}))
+    assert "is −5.00 points of error (the same in each of the 2 seeds)" in found.sentences[0]
 
 
 def test_one_seed_says_nothing_about_how_sure():
@@ -97,6 +112,32 @@ def test_the_code_makes_the_method_again_and_runs(method):
     assert names["method"] == method
     assert names["loss"].ndim == 0
     assert eval(call(method), {"mm": mm}) == method
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        mm.RecursiveMix(k=2),
+        mm.SAMix(k=2, block=NewBlock("0")),
+        mm.StyleMix(k=2, pair=NewPair(width=4, steps=2, batch=2), side=None),
+    ],
+    ids=["history", "trained network", "network"],
+)
+def test_the_code_of_methods_with_more_than_a_batch_runs(method):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+    names = {"torch": torch, "model": model, "x": torch.rand(4, 3, 16, 16), "y": torch.arange(4)}
+    exec(code(method, method.name, method.k), names)
+    names["loss"].backward()
+    assert model[0].weight.grad.abs().sum() > 0
+
+
+def test_the_command_on_the_page_names_the_place_and_survives_a_shell():
+    asked = Asked(None, ("cutmix",), (1, 5), 2, 60.0, 1, {"network.options": "a=b c"})
+    found = SimpleNamespace(asked=asked, setup=SimpleNamespace(folder=Path("Bob's birds")), out=Path("my results"))
+    words = shlex.split(_command(found))
+    assert words[:3] == ["multimix", "compare", "Bob's birds"]
+    assert words[words.index("--out") + 1] == "my results"
+    assert words[-1] == "network.options=a=b c"
 
 
 def test_code_without_mixing():

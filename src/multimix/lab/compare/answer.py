@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import multimix
 
 from ...methods import Method
+from ...methods.base import descriptions
 from ..recipes.base import STRATEGIES, counts_k
 from ..results.comparison import Compared, compare
 from ..results.findings import LEVEL
@@ -71,10 +72,20 @@ def code(method: Method | None, arm: str, k: int) -> str:
         return f"# {STRATEGIES[arm].about}" + (f", K = {k}" if counts_k(arm) else "")
     if method is None or arm == BASELINE:
         return "logits = model(x)\nloss = torch.nn.functional.cross_entropy(logits, y)"
-    traits, lines = method.traits, ["import multimix as mm", f"method = {call(method)}"]
-    if traits.history or len(method.modules) > 0:
-        lines.append(f"# it remembers batches or trains a network of its own: the loop of docs/methods/{method.name}.md")
-        lines.append("loss = mm.mixed_loss(model, method, x, y)")
+    described = descriptions(method)
+    lines = ["import multimix as mm", *(f"from {type(one).__module__} import {type(one).__name__}" for one in described.values())]
+    lines.append(f"method = {call(method)}")
+    if described:
+        lines.append("method = method.bind(model, x)  # once, before the optimiser is made, which is given method.modules too")
+    if method.traits.history:
+        lines += [
+            "carried = {}  # what it remembers: empty at the start of an epoch",
+            "(term,) = mm.mixed_terms(model, method, x, y, **carried)",
+            "part = term()",
+            "loss, carried = part.loss, part.carried",
+        ]
+    elif described or len(method.modules) > 0:
+        lines.append(f"loss = mm.mixed_loss(model, method, x, y)  # the loop is that of docs/methods/{method.name}.md")
     elif getattr(method, "clean_weight", 0.0):
         lines.append("loss = mm.mixed_loss(model, method, x, y)  # with the loss of the clean batch")
     else:
@@ -101,7 +112,8 @@ def _headline(best: Line, none: Line | None, test: Compared | None, better: bool
     if none is None or test is None:
         return f"Of one seed {words(best)} has the least error, {error}, which says nothing about how sure that is."
     if best is none:
-        return f"No mixing has the least error, {error}: none of the methods tried is better on these data."
+        least = "No mixing has the least error" if test.paired.mean > 0 else "No method has less error than no mixing"
+        return f"{least}, {error}: none of the methods tried is better on these data."
     if better:
         return f"{words(best)} is best: error {error} instead of {_mean(none):.1f} % without mixing, beyond doubt."
     return (
@@ -113,11 +125,14 @@ def _headline(best: Line, none: Line | None, test: Compared | None, better: bool
 def _sureness(whole: Aggregate, mixing: Line, test: Compared | None, tests: dict[str, Compared]) -> list[str]:
     found = []
     if test is not None:
-        half = f" ± {test.paired.half:.2f}" if math.isfinite(test.paired.half) else ""
+        # Seeds that differ by the same have no spread, which would pass for certainty.
+        spread = math.isfinite(test.paired.half) and test.paired.half > 0
+        half = f" ± {test.paired.half:.2f}" if spread else ""
+        over = "95 % interval of the paired difference over" if spread else "the same in each of the"
         p = "< 0.001" if test.p_holm < 0.001 else f"= {test.p_holm:.3f}"
         found.append(
-            f"How sure: {words(mixing)} minus no mixing is {signed(test.paired.mean)}{half} points of error (95 % interval of "
-            f"the paired difference over {test.paired.n} seeds), p {p} after Holm's correction for all comparisons made."
+            f"How sure: {words(mixing)} minus no mixing is {signed(test.paired.mean)}{half} points of error ({over} "
+            f"{test.paired.n} seeds), p {p} after Holm's correction for all comparisons made."
         )
     for sign, how in ((-1, "better"), (1, "worse")):
         sure = [name for name, one in tests.items() if sign * one.paired.mean > 0 and one.p_holm < LEVEL]

@@ -1,5 +1,6 @@
 """The page of a comparison: the answer first, then what it rests on."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -145,7 +146,7 @@ def _forest(whole: Aggregate) -> dict[str, bytes]:
 def _use(found: Comparison) -> str:
     said = found.answer
     if said.advice.arm == BASELINE:
-        return "No mixing was best, so there is nothing to add to your loop:"
+        return "No method was better than no mixing, so there is nothing to add to your loop:"
     if not said.better:
         return f"Nothing is sure yet; a larger budget or more seeds would tell more. To go on with {words(said.advice)}:"
     if said.advice is not said.best:
@@ -218,5 +219,6 @@ def _command(found: Comparison) -> str:
     given = [f"--model {asked.model}"] if asked.model else []
     given += [f"--methods {' '.join(asked.methods)}", f"--ks {' '.join(map(str, asked.ks))}", f"--seeds {asked.seeds}"]
     given += [f"--budget {asked.budget:g}s", *([f"--jobs {asked.jobs}"] if asked.jobs > 1 else [])]
-    given += [f"--set {' '.join(f'{field}={value}' for field, value in asked.changes.items())}"] if asked.changes else []
-    return f"multimix compare '{setup.folder}' {' '.join(given)}"
+    given += [f"--out {shlex.quote(str(found.out))}"]
+    given += [f"--set {shlex.join(f'{field}={value}' for field, value in asked.changes.items())}"] if asked.changes else []
+    return f"multimix compare {shlex.quote(str(setup.folder))} {' '.join(given)}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...methods import NoMix
@@ -76,6 +77,7 @@ class Comparison(NamedTuple):
     planned: Sequence[Planned]
     notes: Sequence[str]
     took: float
+    out: Path
 
 
 def plan_words(setup: Setup, asked: Asked, plan: Plan) -> str:

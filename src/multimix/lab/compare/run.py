@@ -79,7 +79,8 @@ def compare_folder(
     whole = at_equal_budgets(replace(RECIPE, rows=()), SCALE, rows, [one.entry for one in planned])["steps"]
     if not whole.trained:
         raise ValueError(f"every run failed: {notes[0] if notes else 'there is no result'}")
-    found = Comparison(setup, asked, plan, splits, whole, answer(whole), planned, (*notes, *failed), time.monotonic() - start)
+    took = time.monotonic() - start
+    found = Comparison(setup, asked, plan, splits, whole, answer(whole), planned, (*notes, *failed), took, out)
     html, figures = compare_page(found)
     (page,) = write_files(out, {PAGE: html.encode()})
     write_files(out / "figures", figures)
