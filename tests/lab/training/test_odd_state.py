@@ -30,9 +30,9 @@ def without(name):
     return lambda tensors, values: (tensors, {key: inner for key, inner in values.items() if key != name})
 
 
-def weights(new):
+def weights(new, part="network/", end="weight"):
     def changed(tensors, values):
-        name = next(key for key in tensors if key.startswith("network/") and key.endswith("weight"))
+        name = next(key for key in tensors if key.startswith(part) and key.endswith(end))
         return {**tensors, name: torch.full_like(tensors[name], new)}, values
 
     return changed
@@ -58,6 +58,7 @@ ODD = {
     "a history of words": (at(history=["a"]), "its history is odd"),
     "something carried that is none": (value("carried", {"value": 3}), "its carried is odd"),
     "NaN": (weights(float("nan")), "hold NaN"),
+    "an optimiser with NaN": (weights(float("nan"), "optimizer/", "momentum_buffer"), "momentum_buffer holds NaN"),
 }
 
 

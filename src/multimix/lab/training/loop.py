@@ -268,6 +268,9 @@ class Training:
         if at.epoch > epochs or at.step >= count or at.updates != before + at.step:
             raise ValueError(f"it is in epoch {at.epoch}, step {at.step}, update {at.updates}, where this training never is")
         check_weights(self.network, state.network)
+        for name, tensor in checkpoint.tensors.items():
+            if name.startswith("optimizer/") and bool(tensor.isnan().any()):  # the next update would make weights of it
+                raise ValueError(f"its {name} holds NaN")
 
     def resume(self, checkpoint: Checkpoint | None) -> None:
         """Go on from a state of this very training, if there is one."""
