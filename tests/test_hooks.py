@@ -209,6 +209,16 @@ def test_a_model_with_mix_points_can_be_copied_and_the_copy_has_none(net, copied
         torch.testing.assert_close(mm.mixed_forward(twin, plan, X), expected)
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, saved_and_loaded], ids=["deepcopy", "save"])
+def test_a_module_that_keeps_its_mix_points_can_be_copied(net, copied):
+    holder = nn.ModuleDict({"net": net})
+    holder.points = mm.MixPoints(net, ("block",))
+    with holder.points:
+        twin = copied(holder)
+        assert twin.points is None
+        torch.testing.assert_close(twin["net"](X), net(X))
+
+
 def test_a_layer_that_puts_out_integers_is_refused():
     class Index(nn.Module):
         def forward(self, z):

@@ -106,6 +106,10 @@ class MixPoints(Hooks):
         if core is not None and _installed.get(core) is self:
             del _installed[core]
 
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """None in a copy: a module that keeps its points as an attribute is copied and saved without them, as its layers are."""
+        return type(None), ()
+
     def __enter__(self) -> MixPoints:
         return self
 
