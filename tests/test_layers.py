@@ -10,7 +10,8 @@ SOURCE = Path(multimix.__file__).parent
 
 # From the bottom to the top; rooms of one line do not import each other.
 LAYERS = """
-checks precision
+allocator devices
+checks precision pool
 compiled sampling mixing target loss logits
 plan
 hooks
@@ -21,14 +22,15 @@ forward distributed
 drop_in warmup testing
 compat
 multimix
-lab.storage lab.statistics lab.terminal
+lab.statistics lab.terminal lab.locks
+lab.storage
 lab.data lab.nets
 lab.recipes
 lab.training
 lab.sweep lab.evaluation
 lab.results
 lab.look lab.studies
-lab.reproduce
+lab.compare lab.reproduce
 lab.commands
 lab.cli
 """
