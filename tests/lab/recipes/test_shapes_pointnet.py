@@ -166,5 +166,5 @@ def test_what_is_about_pictures_is_refused_in_one_sentence(name, sentence, train
 def test_a_report_shows_mixed_clouds(trained, tmp_path):
     _, row = of_sagemix(trained)
     (found,) = write_reports([trained / row["folder"]], out=tmp_path, data="nowhere")
-    assert [path.name for path in found.figures if path.name.startswith("samples")] == ["samples-1.png"]
+    assert [path.name for path in found.figures if path.name.startswith("samples")] == ["samples-1.svg"]
     assert "not in the paper" in found.page.read_text()
