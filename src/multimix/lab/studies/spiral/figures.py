@@ -139,7 +139,7 @@ def _panels(count: int) -> tuple[Figure, list[Any]]:
     """Square panels side by side, with room for their titles and, below several, for a legend."""
     figure = Figure(figsize=(3.9 * count, 4.4 if count == 1 else 4.8), layout="constrained")
     # A browser's letters reach higher than matplotlib's.
-    figure.get_layout_engine().set(h_pad=0.15)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(h_pad=0.15)  # type: ignore[union-attr, call-arg]
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
