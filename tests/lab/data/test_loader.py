@@ -11,6 +11,7 @@ import torch
 
 from multimix.lab.data import Augment, BadFile, Files, Flip, Images, Loader, Normalise, PaddedCrop, RandomResizedCrop, Resize
 from multimix.lab.data.imagenet import read_imagenet
+from multimix.lab.data.loader import _raise_bad
 from multimix.sampling import seeded
 
 NORMALISE = Normalise((0.5,) * 3, (0.5,) * 3)
@@ -222,3 +223,12 @@ def test_trouble_with_workers_is_one_sentence(what, sentence):
     assert done.returncode == 2, done.stderr
     assert re.search(rf"^{sentence}$", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
+
+
+def test_a_batch_whose_worker_is_gone_is_one_sentence():
+    def made():
+        yield 1
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    with pytest.raises(OSError, match="^a process that reads the data ended .*reset by peer.*; fewer of them"):
+        list(_raise_bad(made()))

@@ -5,6 +5,7 @@ drawn for the whole batch, of which every process takes its rows. So batch s of 
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from .reading import BadFile
 ORDER, DRAWS = 0x0BDE, 0xD4A5
 
 DESCRIPTORS = 8  # files that a worker needs open at least
+FEWER = "fewer of them (running.workers) need less memory"
 NO_DESCRIPTORS = (
     "too many open files for the processes that read the data: use fewer (running.workers), or allow more (ulimit -n)"
 )
@@ -126,10 +128,16 @@ def made_ahead(make: Callable[[int], T | BadFile], numbers: range, workers: int)
 def _raise_bad(made: Iterable[T | BadFile]) -> Iterator[T]:
     # The loop alone holds the iterator, so that workers stop at once when it is left. Were it in a variable, the traceback would
     # keep it alive, and torch waits five seconds for each worker of an iterator that is collected as garbage.
-    for one in made:
-        if isinstance(one, BadFile):
-            raise one
-        yield one
+    try:
+        for one in made:
+            if isinstance(one, BadFile):
+                raise one
+            yield one
+    except ConnectionError as error:
+        # The batch of a worker that was killed cannot be fetched any more. Torch's own word on it, a RuntimeError raised by a
+        # signal, may be on its way: it must not arrive while this error is being told.
+        time.sleep(1)
+        raise OSError(f"a process that reads the data ended ({error}); {FEWER}") from error
 
 
 def worker_trouble(error: RuntimeError) -> str | None:
@@ -139,7 +147,7 @@ def worker_trouble(error: RuntimeError) -> str | None:
         return NO_DESCRIPTORS
     if words.startswith("DataLoader worker (pid"):
         reason = words.splitlines()[0].strip(" .")
-        return f"a process that reads the data ended ({reason}); fewer of them (running.workers) need less memory"
+        return f"a process that reads the data ended ({reason}); {FEWER}"
     return None
 
 
