@@ -1,4 +1,5 @@
 import pickle
+from itertools import pairwise
 
 import pytest
 import torch
@@ -148,3 +149,14 @@ def test_what_can_be_fetched_can_be_read_from_where_it_is_put():
     for name, entry in DATASETS.items():
         assert {source.folder for source in entry.sources} <= set(entry.folders), name
         assert bool(entry.sources) != bool(entry.not_fetched)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 100, 127, 128, 5000])
+def test_probed_samples_are_spread_over_all(count):
+    rows = (
+        Images(torch.zeros(count, 1, 2, 2, dtype=torch.uint8), torch.zeros(count, dtype=torch.int64), ("a",))._spread().tolist()
+    )
+    assert len(set(rows)) == len(rows) == min(count, 64)
+    gaps = [b - a for a, b in pairwise([*rows, count])]
+    assert not rows or rows[0] == 0
+    assert not gaps or max(gaps) - min(gaps) <= 1

@@ -55,7 +55,8 @@ class Split(ABC):
         return whole.hexdigest()
 
     def _spread(self) -> Tensor:
-        return torch.arange(len(self))[:: max(1, len(self) // PROBES)][:PROBES]
+        probes = min(len(self), PROBES)
+        return torch.arange(probes) * len(self) // max(1, probes)
 
     def subset(self: Own, per_class: int, seed: int) -> Own:
         """``per_class`` samples of every class that has samples, the same ones for the same seed, in their original order."""
