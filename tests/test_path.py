@@ -28,8 +28,8 @@ def distance(values, alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("sampler", ["iid", "stratified"])
-@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("sampler", ["iid", "stratified", "antithetic"])
+@pytest.mark.parametrize("k", [1, 4, 5])
 def test_a_step_picked_at_random_is_beta(alpha, sampler, k):
     n = 300_000 if k == 1 else 60_000
     lam = sample_path(k, alpha, rows=n, sampler=sampler, generator=seeded(1))
@@ -92,7 +92,28 @@ def test_stratified_draws_stay_in_their_stratum_and_fill_it_evenly(alpha):
             assert stats.kstest((level[inside] - low) / (high - low), "uniform").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("sampler", ["iid", "stratified", "grid"])
+@pytest.mark.parametrize("k", [2, 4])
+def test_antithetic_draws_come_with_their_mirror_images(k):
+    """The path read backwards is 1 − λ, so its mean is ½; the draws themselves are independent: half of them say nothing more."""
+    lam = sample_path(k, 1.0, rows=20_000, sampler="antithetic", generator=seeded(9))
+    torch.testing.assert_close(lam.flip(0), 1 - lam, rtol=0, atol=k * GAP)
+    # The lower half is sorted draws of Beta(1, 1) folded at ½: uniform on 0 … ½.
+    lower = 2 * lam[: k // 2]
+    for i in range(k // 2):
+        assert stats.kstest(lower[i].numpy(), stats.beta(i + 1, k // 2 - i).cdf).pvalue > 1e-3
+
+
+def test_an_odd_path_has_one_draw_without_its_mirror_image():
+    """It is independent of the others: whichever draw has no partner at 1 − λ is Beta(α, α)."""
+    lam = sample_path(5, 2.0, rows=4_000, sampler="antithetic", generator=seeded(10))
+    gap = (lam.unsqueeze(1) + lam.unsqueeze(0) - 1).abs()
+    gap.diagonal().fill_(1.0)
+    alone = lam.gather(0, gap.min(1).values.argmax(0, keepdim=True))
+    assert (gap.min(1).values < 6 * GAP).sum(0).min() >= 4
+    assert stats.kstest(alone.flatten().numpy(), stats.beta(2, 2).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sampler", ["iid", "stratified", "antithetic", "grid"])
 @pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.2, 1.0, 50.0])
 def test_order_and_range(sampler, alpha):
     lam = sample_path(7, alpha, rows=3_000, sampler=sampler, generator=seeded(6))
@@ -140,7 +161,7 @@ def test_alpha_0_is_no_mixing():
 
 
 def test_same_generator_same_path():
-    for sampler in ("iid", "stratified"):
+    for sampler in ("iid", "stratified", "antithetic"):
         first, again, other = (sample_path(5, 1.0, sampler=sampler, generator=seeded(s)) for s in (0, 0, 1))
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
@@ -153,7 +174,7 @@ def test_same_generator_same_path():
         ({"k": 2.5}, "k must be a whole number, at least 1, got 2.5"),
         ({"alpha": -1.0}, "alpha must be finite and at least 0"),
         ({"alpha": float("nan")}, "alpha must be finite and at least 0"),
-        ({"sampler": "sobol"}, "no sampler 'sobol'; there are iid, stratified, grid"),
+        ({"sampler": "sobol"}, "no sampler 'sobol'; there are iid, stratified, antithetic, grid"),
     ],
 )
 def test_bad_options(options, sentence):

@@ -14,12 +14,14 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from .checks import check_choice, check_whole
 
 RANKS_APART = 0x9E3779B97F4A7C15
+NUMBER = torch.zeros((), dtype=torch.int64, device="cpu")
 IS_DISTRIBUTED = torch.distributed.is_available()
 
 
@@ -29,7 +31,7 @@ def resolved(generator: torch.Generator | None, *, ranks_alike: bool = False) ->
     With ``ranks_alike`` the rank has no influence: for the first weights of networks that all ranks train together.
     """
     if generator is None:
-        drawn = torch.empty((), dtype=torch.int64, device="cpu").random_()
+        drawn = NUMBER.new_empty(()).random_()
         # No hash as for seeds that people choose: the number is random already, and ranks need only differ.
         return torch.Generator().manual_seed((int(drawn) + (0 if ranks_alike else RANKS_APART * rank())) % 2**63)
     if not hasattr(generator, "device"):
@@ -75,7 +77,11 @@ def random_partner(batch: int, *, derange: bool = False, generator: Generator | 
     permutation is uniform among those without fixed points (a batch of one is still its own partner).
     """
     check_whole("batch", batch)
-    generator = resolved(generator)
+    return drawn_partner(batch, derange, resolved(generator))
+
+
+def drawn_partner(batch: int, derange: bool, generator: Generator) -> Tensor:
+    """:func:`random_partner` for options that have been checked."""
     partner = torch.randperm(batch, generator=generator, device="cpu")
     # Rejection keeps the law uniform; about e = 2.7 tries on average.
     while derange and batch > 1 and bool((partner == torch.arange(batch, device="cpu")).any()):
@@ -94,7 +100,7 @@ def checked_partner(partner: Tensor, batch: int) -> Tensor:
     return partner
 
 
-Sampler = Literal["iid", "stratified", "grid"]
+Sampler = Literal["iid", "stratified", "antithetic", "grid"]
 
 # Keeps 0 < λ < 1 through a later cast to float32, which for α = 0.2 turns 1.65 % of the draws into exactly 1.
 EDGE = 1e-6
@@ -114,9 +120,10 @@ def sample_path(
     """``lam [K, rows]`` in float64, 0 < λ_1 < … < λ_K < 1, in float32, too; one column per pair, or one for the batch.
 
     ``iid`` sorts K independent Beta(α, α) draws, as the paper does. ``stratified`` draws once inside each of the K quantile
-    strata [(k−1)/K, k/K): ordered by construction, and a step picked at random is still exactly Beta(α, α). ``grid`` draws
-    nothing and has no law: λ_k = k/(K+1), whatever α. With α = 0 there is no mixing and every λ is 0. With ``beta`` the law is
-    Beta(α, β), which ``stratified`` does not know.
+    strata [(k−1)/K, k/K): ordered by construction, and a step picked at random is still exactly Beta(α, α). ``antithetic`` takes
+    every draw λ together with 1 − λ (an odd K has one draw without its mirror image), with the same law of a step picked at
+    random. ``grid`` draws nothing and has no law: λ_k = k/(K+1), whatever α. With α = 0 there is no mixing and every λ is 0. With
+    ``beta`` the law is Beta(α, β), which ``stratified`` and ``antithetic`` do not know.
     """
     check_path_options(k, alpha, sampler)
     check_whole("rows", rows)
@@ -136,11 +143,13 @@ def drawn_path(
     generator = resolved(generator)
     if sampler == "iid" and rows == 1:
         return _one_path(k, alpha, alpha if beta is None else beta, generator)
-    if sampler == "iid":
-        log_odds = _log_odds((k, rows), alpha, generator, beta)
-        log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
-    else:
+    if sampler == "stratified":
         log_odds = _stratified_log_odds(k, rows, alpha, generator)
+    else:
+        mirrored = k // 2 if sampler == "antithetic" else 0
+        log_odds = _log_odds((k - mirrored, rows), alpha, generator, beta)
+        log_odds = torch.cat([log_odds, -log_odds[:mirrored]]) if mirrored else log_odds
+        log_odds = log_odds.sort(dim=0).values if k > 1 else log_odds
     return _apart(log_odds.sigmoid())
 
 
@@ -164,8 +173,8 @@ def check_second(beta: float, sampler: str) -> None:
     """Raise ValueError unless Beta(α, ``beta``) can be drawn from by the sampler."""
     if not isinstance(beta, Real) or not 0 < beta < math.inf:
         raise ValueError(f"beta must be finite and above 0, or None for alpha, got {beta!r}")
-    if sampler == "stratified":
-        raise ValueError(f"sampler 'stratified' knows Beta(α, α) only, got beta={beta!r}")
+    if sampler in ("stratified", "antithetic"):
+        raise ValueError(f"sampler {sampler!r} knows Beta(α, α) only, got beta={beta!r}")
 
 
 def checked_path(lam: Tensor | Sequence[float], batch: int) -> Tensor:
@@ -198,11 +207,19 @@ def is_integer(values: Tensor) -> bool:
     return not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
 
 
+# α + 1 and β + 1 as tensors, for the few kinds of paths that a process draws; a cache would make torch.compile warn.
+_ABOVE: dict[tuple[int, float, float], Tensor] = {}
+MOST_PATHS = 64
+
+
 def _one_path(k: int, alpha: float, beta: float, generator: Generator) -> Tensor:
     """``[K, 1]``: sorted draws as :func:`_log_odds` makes them, in Python's numbers: calls of torch take longer than the work."""
     shapes = [alpha] * k + [beta] * k
-    above = torch.tensor([shape + 1 for shape in shapes], dtype=torch.float64, device="cpu")
+    kept = _ABOVE.get((k, alpha, beta))
+    above = torch.from_numpy(np.array(shapes, np.float64) + 1) if kept is None else kept
     gamma = torch._standard_gamma(above, generator=generator).tolist()
+    if kept is None and len(_ABOVE) < MOST_PATHS:  # now that it has turned out to be a tensor with numbers
+        _ABOVE[k, alpha, beta] = above
     uniform = torch.rand(2 * k, dtype=torch.float64, generator=generator, device="cpu").tolist()
     log_gamma = [math.log(g) + math.log1p(-u) / shape for g, u, shape in zip(gamma, uniform, shapes, strict=True)]
     # Beyond ±40 λ is at an edge anyway, and the exponential might overflow.
@@ -211,7 +228,7 @@ def _one_path(k: int, alpha: float, beta: float, generator: Generator) -> Tensor
     for i, ratio in enumerate(odds):  # :func:`_apart`
         least = max(least, min(ratio / (1 + ratio) - GAP * i, most))
         lam.append([least + GAP * i])
-    return torch.tensor(lam, dtype=torch.float64, device="cpu")
+    return torch.from_numpy(np.array(lam))
 
 
 def _log_odds(shape: tuple[int, ...], alpha: float, generator: Generator, beta: float | None = None) -> Tensor:

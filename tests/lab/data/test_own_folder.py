@@ -151,7 +151,7 @@ def test_what_systems_leave_behind_is_passed_over(tmp_path):
     assert found.notes == (
         "1 of the pictures outside the folders of the classes: passed over",
         "no pictures in 2 of the folders, which are no classes then: empty, multimix-compare",
-        "1 of the files have other endings and were passed over: readme.txt",
+        "1 of the files with other endings: passed over (readme.txt)",
     )
 
 
@@ -200,7 +200,7 @@ def test_classes_that_only_one_part_has(tmp_path):
             pictures(tmp_path / part / name)
     found = read_folder(tmp_path, side=8)
     assert counts(found) == {"train": {"a": 3, "b": 3}, "test": {"b": 3}}
-    assert found.notes[0] == "1 of the classes in test/ are missing in train/ and were left out, since they cannot be learnt: c"
+    assert found.notes[0] == "1 of the classes in test/ not in train/, so that nothing of them is learnt: left out (c)"
     assert found.notes[-1] == "1 of 2 classes have no pictures to be tested on: a 0"
 
 

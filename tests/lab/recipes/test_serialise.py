@@ -9,8 +9,17 @@ import pytest
 import multimix as mm
 from multimix.lab.recipes import RECIPES, SCALES
 from multimix.lab.recipes.base import arm_names, arm_settings
-from multimix.lab.recipes.serialise import apply_changes, describe, rebuild
-from multimix.lab.recipes.settings import Augmentation, Data, Knots, Milestones, Network, Phase, Settings
+from multimix.lab.recipes.serialise import apply_changes, describe, in_present_words, rebuild
+from multimix.lab.recipes.settings import (
+    Augmentation,
+    Data,
+    Knots,
+    Milestones,
+    Network,
+    Phase,
+    Settings,
+    settings_digest,
+)
 from multimix.methods import create, entries
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair
@@ -239,7 +248,7 @@ def test_what_belongs_together_is_changed_together():
         ("method", "fmix", "method has fields of its own, set one of them: method.k, method.p, method.alpha"),
         ("method.alpa", "1", r"no field 'method.alpa' \(did you mean 'method.alpha'\?\)"),
         ("method.alpha", "-1", "alpha must be"),
-        ("method.sampler", "best", "method.sampler must be one of iid, stratified, grid, got 'best'"),
+        ("method.sampler", "best", "method.sampler must be one of iid, stratified, antithetic, grid, got 'best'"),
         ("schedule.at", "5,3", "at must ascend, got 5, 3"),
         ("loss", "bce", "loss must be one of softmax_bce, cross_entropy, got 'bce'"),
         ("data.select", "train", "data.select must be one of validation, test or none, got 'train'"),
@@ -327,3 +336,13 @@ def test_options_that_older_runs_call_otherwise_or_leave_out(method, new, old):
     described = describe(settings)
     value = described.pop(f"method.{new}")
     assert rebuild(Settings, {**described, **({f"method.{old}": value} if old else {})}) == settings
+
+
+def test_puzzle_runs_from_before_saliency_was_pooled_keep_their_digest():
+    settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), "puzzlemix", 5)
+    before = {name: value for name, value in describe(settings).items() if name != "method.saliency_pool"}
+    assert settings_digest(before) == settings.digest()
+    assert in_present_words(before) == in_present_words(describe(settings))
+    pooled = apply_changes(settings, {"method.saliency_pool": "2"})
+    assert pooled.method.saliency_pool == 2
+    assert pooled.digest() != settings.digest()

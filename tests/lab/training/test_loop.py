@@ -127,6 +127,21 @@ def test_phases_have_batches_sizes_and_updates_of_their_own():
     assert [done.loaders(epoch)[0].augment.steps[0].scale for epoch in range(2)] == [(0.5, 1.0), (0.7, 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        (settings(batch=201), "a batch of 201 is more than the 200 training samples; give --batch 200 or less"),
+        (
+            replace(CASES["phases"], phases=(Phase(0, 40, 8, 0.5), Phase(1, 300, 8, 0.7))),
+            "a batch of 300 .*; give --phases.1.batch 200",
+        ),
+    ],
+)
+def test_more_in_a_batch_than_there_is_names_the_option(chosen, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        training(chosen)
+
+
 def test_shares_are_the_batch_cut_in_order():
     whole, parts = training(settings()).loaders(0), training(settings(accumulate=4)).loaders(0)
     assert (len(whole), len(parts)) == (1, 4)
@@ -166,6 +181,38 @@ def test_a_loss_that_is_no_number_stops_the_run_with_its_update():
     assert max(watcher.states) == 7, "nothing is written after it"
 
 
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_weights_that_the_last_update_breaks_stop_the_run(value):
+    done, watcher = training(settings(method=mm.NoMix())), Watching()
+    step = done.optimizer.step
+
+    def breaking():
+        step()
+        if done.at.updates == done.total_updates - 1:
+            with torch.no_grad():
+                done.network.head[2].weight[3, 5] = value
+
+    done.optimizer.step = breaking
+    with pytest.raises(
+        Diverged, match=r"^the weights head.2.weight became infinite or NaN in epoch 3, update 15 .*schedule.rate"
+    ):
+        done.run(watcher)
+    assert max(watcher.states) == 14, "nothing is written after it"
+    assert len(watcher.histories) == 2, "no error of it is logged"
+
+
+def test_one_sample_without_an_answer_is_no_divergence():
+    parts = dict(DATA.parts)
+    pixels = parts["test"].pixels.float()
+    pixels[0] = math.nan
+    parts["test"] = replace(parts["test"], pixels=pixels)
+    chosen = settings(method=mm.NoMix(), data=Data("digits", per_class=20), epochs=1)
+    done = Training(chosen, 0, Splits("digits", parts), Accelerator(cpu=True))
+    done.run(None)
+    assert done.at.history[-1].error < 100
+    assert done.at.history[-1].nll is None
+
+
 @pytest.mark.parametrize(
     "method", [PUZZLE, replace(PUZZLE, clean_weight=1.0), mm.CutMix(k=2), mm.ManifoldMixup(layers=("stage1",))]
 )
@@ -203,6 +250,18 @@ def test_other_samples_than_the_run_was_begun_with_are_refused():
         other.resume(state)
 
 
+def test_other_pixels_to_select_by_are_refused():
+    parts = {**DATA.parts, "validation": DATA["test"].subset(5, 3)}
+    chosen = settings(epochs=1, data=Data("digits", per_class=20, report_per_class=5, select="validation"))
+    begun = Training(chosen, 0, Splits("digits", parts), Accelerator(cpu=True))
+    same = Training(chosen, 0, Splits("digits", parts), Accelerator(cpu=True))
+    same.resume(begun.state())
+    parts["validation"] = replace(parts["validation"], pixels=parts["validation"].pixels + 1)
+    other = Training(chosen, 0, Splits("digits", parts), Accelerator(cpu=True))
+    with pytest.raises(ValueError, match="begun with other pixels"):
+        other.resume(begun.state())
+
+
 def test_a_checkpoint_of_another_training_is_refused():
     state = trained(settings(epochs=1))[1].states[5]
     for other in (training(settings(epochs=1), seed=1), training(settings(epochs=2))):
@@ -211,7 +270,7 @@ def test_a_checkpoint_of_another_training_is_refused():
 
 
 def test_parts_and_subsets_are_those_of_the_settings():
-    done = training(settings(data=Data("digits", per_class=3, report_per_class=2, subset_seed=5)))
+    done = training(settings(data=Data("digits", per_class=3, report_per_class=2, subset_seed=5), batch=30))
     expected = DATA["train"].subset(3, 5)
     assert torch.equal(done.train.pixels, expected.pixels)
     assert len(done.report) == 20

@@ -226,6 +226,18 @@ def test_a_gradient_that_is_no_number_is_divergence_too(out, heard):
     assert all(value.isfinite().all() for value in newest.tensors.values()), "the last good one"
 
 
+def test_a_last_update_that_breaks_the_network_is_no_result(out, heard):
+    """Weights of 1e25 are numbers, what comes out of them is none, and no update follows whose loss would tell."""
+    (run,) = plan("none", changes={**DIVERGES, "schedule.rate": "1e25", "batch": "200"})
+    for _ in range(2):
+        assert train([run], data=".", out=out, note=heard.append) == [None]
+        assert heard.pop().startswith(
+            "trial (smoke): none, seed 0: the outputs became infinite or NaN in epoch 1, update 1 (learning rate 1e+25); the last"
+        )
+        assert rows(out) == []
+        assert not list((out / run.folder).glob("*.checkpoint")), "not even as the best epoch"
+
+
 def test_data_that_are_not_there_are_one_sentence(out, tmp_path, heard):
     recipe = replace(RECIPE, settings=lambda scale: replace(RECIPE.settings(scale), data=Data("cifar100")))
     for folder, what in ((tmp_path / "nowhere", "does not exist"), (tmp_path, "has none")):

@@ -216,11 +216,11 @@ def _odd(tree: Tree, part: str, number: Mapping[str, int], kind: Kind) -> list[s
     if tree.empty:
         notes.append(f"no {kind} in {len(tree.empty):,} of the folders{where}, which are no classes then: {_named(tree.empty)}")
     if strange:
-        left = f"{len(strange)} of the classes{where} are missing in train/"
-        notes.append(f"{left} and were left out, since they cannot be learnt: {_named(strange)}")
+        left = f"{len(strange)} of the classes{where} not in train/, so that nothing of them is learnt"
+        notes.append(f"{left}: left out ({_named(strange)})")
     others = tree.others()
     if others:
-        notes.append(f"{len(others):,} of the files{where} have other endings and were passed over: {_named(others)}")
+        notes.append(f"{len(others):,} of the files{where} with other endings: passed over ({_named(others)})")
     return notes
 
 

@@ -67,6 +67,8 @@ def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes["method.clean_weight"] = description["method.clean"]
     if "data.name" in description:
         changes |= {name: None for name in ("data.side", "data.most") if name not in description}
+    if description.get("method") == "puzzlemix" and "method.saliency_pool" not in description:
+        changes["method.saliency_pool"] = None
     # While numba was optional, "numba" was a backend and other methods had one, too.
     backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
     return {name: value for name, value in {**description, **changes}.items() if name not in {"method.clean", *backends}}

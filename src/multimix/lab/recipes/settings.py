@@ -29,7 +29,7 @@ LOSSES: dict[str, Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entrop
 # How this machine does it, which does not change the result.
 MACHINE_FIELDS = ("running.", "method.threads")
 # Younger than many runs: where they are None they do not belong to the digest, so that those runs keep theirs.
-YOUNG_FIELDS = ("data.side", "data.most")
+YOUNG_FIELDS = ("data.side", "data.most", "method.saliency_pool")
 OWN_FOLDERS = ("folder", "sound_folder")
 
 

@@ -231,10 +231,12 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
         method = settings.method.bind(
             network, torch.zeros(1, said.channels, *settings.data.entry().size[1:]), learn=False, generator=torch.Generator()
         )
+        parts = [(network, weights)]
         if len(method.modules) > 0:
-            method.modules.load_state_dict(_joined_names(unflatten(checkpoint, "method")))
-        network.load_state_dict(weights)
-        check_weights(network, weights)
+            parts.append((method.modules, _joined_names(unflatten(checkpoint, "method"))))
+        for module, state in parts:
+            check_weights(module, state)
+            module.load_state_dict(state)
     except (RuntimeError, ValueError, TypeError) as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None
@@ -287,10 +289,18 @@ def _check_shapes(build: Callable[[], nn.Module], weights: Any) -> None:
 
 
 def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
-    """Raise ValueError if a weight of ``network`` is NaN in ``state``. Buffers may hold what they like."""
-    for name, _ in network.named_parameters():
+    """Raise ValueError if a weight of ``network`` is NaN in ``state``, or anything of another type, which would be cast.
+
+    Buffers may hold what they like.
+    """
+    weights = {name for name, _ in network.named_parameters()}
+    for name, own in network.state_dict().items():
         value = state.get(name)
-        if isinstance(value, Tensor) and bool(value.isnan().any()):
+        if not isinstance(value, Tensor) or not isinstance(own, Tensor):
+            continue
+        if value.dtype != own.dtype:
+            raise ValueError(f"its {name} is {str(value.dtype)[6:]}, the network's {str(own.dtype)[6:]}")
+        if name in weights and bool(value.isnan().any()):
             raise ValueError(f"its weights {name} hold NaN")
 
 

@@ -6,6 +6,7 @@ and a few counters, and a run that resumes from it ends bit-exactly as one that 
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -22,13 +23,13 @@ from ...sampling import seeded
 from ..data import Files, Loader, Split, Splits
 from ..data.reading import read_picture
 from ..nets import parameter_groups
-from ..recipes.settings import Milestones, Settings
+from ..recipes.settings import Milestones, Phase, Settings
 from ..storage import digest
 from .checkpoint import Checkpoint, check_weights, flatten
 from .evaluate import evaluate
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
-from .state import Position, State, state_of
+from .state import Position, State, check_optimizer, state_of
 from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
 
 FITTING = 0xF17  # a random stream of its own
@@ -64,16 +65,27 @@ class Training:
         self.report = _part(splits[settings.data.report], settings.data.report_per_class, settings)
         select = settings.data.select
         self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)
+        self._check_batches()
         self.at = Position()
         self.carried: tuple[Carried, ...] = ()  # by the shares of this process, from update to update of an epoch
         seed_everything(START, seed)
         self.network = settings.network.built(len(self.train.classes), self.data.size[0])
         self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
-        self.pixels = digest([part.fingerprint() for part in (self.train, self.report)])
+        self.pixels = digest([part.fingerprint() for part in (self.train, self.report, self.select) if part is not None])
         self.network.to(accelerator.device)
         part = as_stored(self.train, settings.in_epoch(0).augment.short_side)
         self.fitted = fitted_settings(settings, self.network, part, seed, self.total_updates)
         self._prepare()
+
+    def _check_batches(self) -> None:
+        """Raise ValueError if an epoch would have no update."""
+        phases: tuple[Phase | Settings, ...] = self.settings.phases or (self.settings,)
+        for i, phase in enumerate(phases):
+            reached = not isinstance(phase, Phase) or phase.epoch < self.settings.epochs
+            if reached and phase.batch > len(self.train):
+                option = f"--phases.{i}.batch" if self.settings.phases else "--batch"
+                most = f"the {len(self.train)} training samples"
+                raise ValueError(f"a batch of {phase.batch} is more than {most}; give {option} {len(self.train)} or less")
 
     def _prepare(self) -> None:
         settings = self.settings
@@ -193,7 +205,8 @@ class Training:
         for (step, measured), (loss, accuracy, norm, rows, *_) in zip(pending, numbers, strict=True):
             # The scaler of fp16 finds its scale by gradients that overflow, and skips those updates.
             if not math.isfinite(loss) or not (math.isfinite(norm) or self.accelerator.scaler is not None):
-                raise Diverged(divergence(loss, norm, step, self.settings))
+                what = f"squared norm of the gradient became {norm}" if math.isfinite(loss) else f"loss became {loss}"
+                raise Diverged(divergence(what, step, self.settings))
             images = world * measured.images
             self._add(updates=1, loss=loss, accuracy=accuracy, images=images, rows=world * rows)
             if math.isfinite(norm):
@@ -213,6 +226,8 @@ class Training:
         errors: dict[str, float | None] = {}
         if number % settings.evaluate_every == 0 or number == settings.epochs:
             errors = self._errors()
+        if number == settings.epochs:
+            self._check_last(errors, rate)
         self.at.history.append(
             Epoch(
                 number=number,
@@ -244,6 +259,14 @@ class Training:
             errors["selection_error"] = evaluate(self.network, self.select, augment, self.settings, self.accelerator).error
         return errors
 
+    def _check_last(self, errors: Mapping[str, float | None], rate: float) -> None:
+        """Raise Diverged if the network was broken by the last update, after which no loss would tell."""
+        broken = [name for name, one in self.network.named_parameters() if one.requires_grad and not one.isfinite().all()]
+        if broken or (errors["nll"] is None and errors["error"] == 100):
+            what = f"{f'weights {broken[0]}' if broken else 'outputs'} became infinite or NaN"
+            step = Step(self.at.updates, self.at.epoch + 1, rate, math.nan, math.nan, math.nan)
+            raise Diverged(divergence(what, step, self.settings))
+
     def state(self, carried: tuple[Carried, ...] | None = None) -> Checkpoint:
         """Everything needed to go on from here, with what all processes carry; it is only whole between two updates."""
         parts: dict[str, Any] = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -268,9 +291,10 @@ class Training:
         if at.epoch > epochs or at.step >= count or at.updates != before + at.step:
             raise ValueError(f"it is in epoch {at.epoch}, step {at.step}, update {at.updates}, where this training never is")
         check_weights(self.network, state.network)
-        for name, tensor in checkpoint.tensors.items():
-            if name.startswith("optimizer/") and bool(tensor.isnan().any()):  # the next update would make weights of it
-                raise ValueError(f"its {name} holds NaN")
+        check_weights(self.fitted.method.modules, state.method or {})
+        own = self.network.state_dict()
+        if all(getattr(state.network.get(name), "shape", None) == value.shape for name, value in own.items()):
+            check_optimizer(self.optimizer.param_groups, state.optimizer)  # or the code has changed since, which resume says
 
     def resume(self, checkpoint: Checkpoint | None) -> None:
         """Go on from a state of this very training, if there is one."""
@@ -291,11 +315,10 @@ class Training:
 
     def _load(self, state: State) -> None:
         self.network.load_state_dict(state.network)
+        check_optimizer(self.optimizer.param_groups, state.optimizer)
         self.optimizer.load_state_dict(state.optimizer)
         for weight, kept in self.optimizer.state.items():
             if (momentum := kept.get("momentum_buffer")) is not None:  # in the memory order of its weight, as it was
-                if momentum.shape != weight.shape:
-                    raise ValueError(f"a momentum is {list(momentum.shape)}, its weight {list(weight.shape)}")
                 kept["momentum_buffer"] = torch.empty_like(weight).copy_(momentum)
         if len(self.fitted.method.modules) > 0:
             self.fitted.method.modules.load_state_dict(state.method or {})
@@ -331,16 +354,15 @@ def _part(split: Split, per_class: int | None, settings: Settings) -> Split:
     return split if per_class is None else split.subset(per_class, settings.data.subset_seed)
 
 
-def divergence(loss: float, squared_grad_norm: float, step: Step, settings: Settings) -> str:
-    """One sentence with the place, and changes that often help."""
+def divergence(what: str, step: Step, settings: Settings) -> str:
+    """One sentence with ``what`` happened, the place, and changes that often help."""
     if isinstance(settings.schedule, Milestones):
         tips = ["a smaller learning rate (--schedule.rate)", "a warm-up (--schedule.warmup 5)"]
     else:
         tips = ["smaller learning rates (--schedule.points)", "larger batches (--phases.0.batch)"]
     if settings.mixed_precision != "no":
         tips.append("--mixed_precision no")
-    what = f"the squared norm of the gradient became {squared_grad_norm}" if math.isfinite(loss) else f"the loss became {loss}"
     return (
-        f"{what} in epoch {step.epoch}, update {step.update} (learning rate {step.rate:g}); the last checkpoint "
+        f"the {what} in epoch {step.epoch}, update {step.update} (learning rate {step.rate:g}); the last checkpoint "
         f"before it is kept; try {' or '.join([', '.join(tips[:-1]), tips[-1]])}"
     )

@@ -1,7 +1,7 @@
 """What a checkpoint of a training holds besides tensors, checked once: a sound file may hold anything."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -11,6 +11,7 @@ from .checkpoint import Checkpoint, unflatten
 from .log import Epoch
 
 SUMS = ("updates", "loss", "accuracy", "images", "rows", "seconds", "cpu_seconds")  # of an epoch that has begun
+OPTIONS = ("momentum", "dampening", "weight_decay", "nesterov")  # of SGD; a newer torch may have more
 
 
 @dataclass
@@ -100,3 +101,32 @@ def _epoch(values: Any) -> Epoch:
         if not number and not (value is None and type(None) in kinds):
             raise ValueError(f"its history has {value!r} for {name}")
     return Epoch(**values)
+
+
+def check_optimizer(groups: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+    """Raise ValueError unless ``state`` is that of an SGD with these ``groups``; load_state_dict would take almost anything."""
+    held, kept = state.get("param_groups"), state.get("state")
+    if not isinstance(held, list) or len(held) != len(groups) or not isinstance(kept, Mapping):
+        raise ValueError("its optimizer is odd")
+    weights: list[Tensor] = []
+    for group, found in zip(groups, held, strict=True):
+        last = len(weights) + len(group["params"])
+        wanted = {**{name: group[name] for name in OPTIONS}, "params": list(range(len(weights), last))}
+        for name, value in wanted.items():
+            if not isinstance(found, Mapping) or repr(found.get(name)) != repr(value):
+                raise ValueError(f"its optimizer has an odd {name}")
+        _typed(found, "lr", float)
+        weights += group["params"]
+    for place, one in kept.items():
+        name = f"its optimizer/state/{place}/momentum_buffer"
+        if type(place) is not int or not 0 <= place < len(weights) or not isinstance(one, Mapping):
+            raise ValueError(f"{name} is odd")
+        if one.get("momentum_buffer") is not None:
+            _check_momentum(name, one["momentum_buffer"], weights[place])
+
+
+def _check_momentum(name: str, momentum: Any, weight: Tensor) -> None:
+    if not isinstance(momentum, Tensor) or (momentum.shape, momentum.dtype) != (weight.shape, weight.dtype):
+        raise ValueError(f"{name} is not like its weight, {str(weight.dtype)[6:]} {list(weight.shape)}")
+    if bool(momentum.isnan().any()):  # the next update would make weights of it
+        raise ValueError(f"{name} holds NaN")

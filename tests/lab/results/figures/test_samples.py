@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import multimix as mm
 from multimix.lab.results.figures import samples
@@ -113,6 +114,48 @@ def test_pictures_grow_with_k_and_pairs():
     assert sizes[5, 4][1] > sizes[5, 2][1]
     chosen = settings(method=mm.NoMix())
     assert picture(plain_picture(first_batch(chosen, 0, train), chosen, train.classes, count=3))
+
+
+LONG = (
+    "Black_footed_Albatross",
+    "great crested flycatcher of the north",
+    "WWWWWWWWWWWWWWWWWWWW MMMMMMMMMMMMMMMMMM",
+    "cat",
+    "Pneumonoultramicroscopicsilicovolcanoconiosis",
+    "American crocodile, Crocodylus acutus",
+    "a-b-c-d-e-f-g-h-i-j-k-l-m-n-o-p",
+    "ILLILLILLILLILLILL",
+    "@@@@@@@@%%%%%%%%",
+    "     ",
+)
+
+
+@pytest.mark.parametrize("pictures", [plain_picture, samples_picture])
+def test_long_names_of_classes_leave_room_for_each_other(monkeypatch, pictures):
+    chosen, train = settings(method=mm.InputMixup(k=1)), splits()["train"].subset(20, 0)
+    batch = first_batch(chosen, 1, train)
+    batch = batch._replace(y=torch.arange(len(batch.y)) % 10, y_pair=torch.arange(len(batch.y)) % 10)
+    monkeypatch.setattr(samples, "svg", lambda figure: figure)
+    figure = pictures(batch, chosen, LONG)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    seen = [axes.title.get_window_extent(canvas.get_renderer()) for axes in figure.axes if axes.title.get_text()]
+    assert len(seen) >= 8
+    for i, one in enumerate(seen):
+        assert one.x0 >= 0
+        assert one.x1 <= figure.bbox.x1
+        assert one.y1 <= figure.bbox.y1
+        assert not any(one.overlaps(other) for other in seen[:i])
+
+
+def test_names_are_broken_where_words_end_and_short_ones_stay():
+    assert samples.in_lines("cat") == "cat"
+    assert samples.in_lines("Black_footed_Albatross") == "Black_footed_\nAlbatross"
+    assert samples.in_lines("λ = 0.25") == "λ = 0.25"
+    first, second = samples.in_lines("great crested flycatcher of the north").split("\n")
+    assert first == "great crested"
+    assert second.startswith("flycatcher")
+    assert second.endswith("…")
 
 
 def picture(content):

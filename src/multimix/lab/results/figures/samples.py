@@ -1,8 +1,10 @@
 """The samples a run has mixed, drawn again: those of the first update that mixes, bit for bit, as its network saw them."""
 
+import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
+from unicodedata import east_asian_width
 
 import torch
 from matplotlib.figure import Figure
@@ -22,7 +24,9 @@ from .style import INK, svg
 
 SIDE = 1.15  # of a picture in inches
 PIXELS = 160  # of the side of a cloud
-LONG = 16  # letters of a class name
+LETTERS = 9  # size of titles in points
+WIDEST = 72 * 0.95 * SIDE / LETTERS  # line of a title, in units of that size
+LINES = 2  # of a title at most
 
 
 class FirstBatch(NamedTuple):
@@ -103,12 +107,12 @@ def plain_picture(batch: FirstBatch, settings: Settings, classes: tuple[str, ...
 def _grid(rows: Sequence[Sequence[tuple[Tensor, str]]], settings: Settings) -> bytes:
     """Pictures with their titles, row by row, as SVG."""
     entry, columns = settings.data.entry(), len(rows[0])
-    sheet = Figure(figsize=(SIDE * max(4, columns), 0.35 + (SIDE + 0.2) * len(rows)), layout="constrained")
+    height = SIDE + 0.2 * max(1 + in_lines(title).count("\n") for row in rows for _, title in row)
+    sheet = Figure(figsize=(SIDE * max(4, columns), 0.35 + height * len(rows)), layout="constrained")
     grid: Any = sheet.subplots(len(rows), columns, squeeze=False)
     for axes, (picture, title) in zip(grid.flat, (one for row in rows for one in row), strict=True):
         axes.set_axis_off()
-        title = title if len(title) <= LONG else title[: LONG - 1] + "…"
-        axes.set_title(title, fontsize=10, color=INK, pad=2, parse_math=False)
+        axes.set_title(in_lines(title), fontsize=LETTERS, color=INK, pad=2, parse_math=False)
         if picture.ndim == 2:
             axes.imshow(cloud_picture(picture, torch.zeros(len(picture)), PIXELS).permute(1, 2, 0).numpy())
         elif len(picture) == 3:
@@ -117,3 +121,27 @@ def _grid(rows: Sequence[Sequence[tuple[Tensor, str]]], settings: Settings) -> b
         else:
             axes.imshow(picture[0].numpy(), cmap="magma", interpolation="nearest", aspect="auto", origin="lower")
     return svg(sheet)
+
+
+def in_lines(title: str) -> str:
+    """``title`` in at most two lines that are no wider than a picture: broken after a space, _ or -, the rest cut off with …"""
+    lines = [""]
+    for word in re.findall(r"[^\s_-]+[\s_-]*|[\s_-]+", title):
+        if lines[-1] and len(lines) < LINES and _width(lines[-1] + word.rstrip()) > WIDEST:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(_shortened(line.strip()) for line in lines)
+
+
+def _shortened(line: str) -> str:
+    if _width(line) <= WIDEST:
+        return line
+    while _width(line + "…") > WIDEST:
+        line = line[:-1]
+    return line.rstrip() + "…"
+
+
+def _width(line: str) -> float:
+    """At most, in units of the letters' size: the font is that of whoever looks at the page; few are as wide as DejaVu Sans."""
+    wide = [letter in "mwMW@%—…" or east_asian_width(letter) in "WF" for letter in line]
+    return sum(1.0 if full else 0.8 if letter.isupper() else 0.64 for full, letter in zip(wide, line, strict=True))
