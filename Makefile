@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 MAKEFLAGS += --jobs=2
 
-.PHONY: test-versions demo test test-all check compile docs docs-tables package bench bench-all soak clean
+.PHONY: test-versions demo test test-all check compile docs docs-tables study package bench bench-all soak clean
 
 demo: $(VENV)/.lab
 	$(BIN)/multimix demo
@@ -42,6 +42,12 @@ package: $(VENV)/.dev
 	$(PYTHON) -m venv --clear $(CLEAN)
 	$(CLEAN)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch==2.13.0 "$$(echo dist/*.whl)[lab]"
 	cd $(CLEAN) && bin/multimix demo --quick && bin/multimix list methods
+
+# The page of docs/study.md again, from the rows of its runs that are kept in the repository.
+study: $(VENV)/.lab
+	rm -rf build/study && mkdir -p build/study
+	tar -xJf docs/study/runs.tar.xz -C build/study
+	$(BIN)/multimix report build/study --out build/study-report
 
 docs-tables: $(VENV)/.lab
 	$(BIN)/python tools/generate.py

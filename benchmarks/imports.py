@@ -1,5 +1,9 @@
-"""What ``import multimix`` and ``multimix --help`` cost beyond ``import torch``, in CPU seconds of processes of their own."""
+"""What ``import multimix`` and ``multimix --help`` cost beyond ``import torch``, in CPU seconds of processes of their own.
 
+Byte code is kept, as pip keeps that of every installed package: else a checkout would be compiled in each process, torch not.
+"""
+
+import os
 import resource
 import statistics
 import subprocess
@@ -12,7 +16,8 @@ HELP = "import sys; from multimix.lab.cli import main; sys.argv = ['multimix', '
 
 def cpu_seconds(code: str) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    around = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=around)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -21,7 +26,7 @@ def measured(runs: int = RUNS) -> dict[str, list[float]]:
     """Name → seconds of every run."""
     codes = {"import torch": "import torch", "import multimix": "import multimix", "multimix --help": HELP}
     for code in codes.values():
-        cpu_seconds(code)  # files into the cache
+        cpu_seconds(code)  # byte code is made, files go into the cache
     taken: dict[str, list[float]] = {name: [] for name in codes}
     for _ in range(runs):  # in turn, so that a busy machine is busy for all
         for name, code in codes.items():

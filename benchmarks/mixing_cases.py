@@ -62,7 +62,7 @@ class Case:
 
 
 def cases(batch: int, size: int, k: int, points: int = POINTS) -> list[Case]:
-    """Every registered method, some of them twice; batches of clouds are smaller, above 64 pixels those of networks and SAGE."""
+    """Every registered method, some of them twice; batches of clouds are smaller, above 64 pixels those of networks."""
     few = batch if size <= LARGE else max(batch // 32, 1)
     images, fewer = torch.rand(batch, 3, size, size), torch.rand(few, 3, size, size)
     made: dict[str, Callable[[], list[Case]]] = {
@@ -71,7 +71,6 @@ def cases(batch: int, size: int, k: int, points: int = POINTS) -> list[Case]:
         "alignmixup": lambda: aligned(images, few, k),
         "puzzlemix": lambda: [drawn("puzzlemix", images, k, blocks=(8,), std=0.1)],
         "recursivemix": lambda: [remembering(images, k)],
-        "sage": lambda: [drawn("sage", fewer, k)],
         "sagemix": lambda: [drawn("sagemix", torch.rand(max(batch // 8, 1), points, 3), k, threads=1)],
         "samix": lambda: learnt(images, fewer, k),
         "stylemix": lambda: [drawn("stylemix", fewer, k, pair=SketchPair(), side=None)],

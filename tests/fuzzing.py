@@ -181,7 +181,11 @@ def method(draw, say, **fixed):
         options["k"] = 7
     for name in ("alpha", "p", "sampler", "per_pair", "derange"):
         if name in known.options and draw.odd(0.15):
-            choices = {"sampler": ["iid", "stratified", "grid", "x", None], "per_pair": [True, False], "derange": [True, False]}
+            choices = {
+                "sampler": ["iid", "stratified", "antithetic", "grid", "x", None],
+                "per_pair": [True, False],
+                "derange": [True, False],
+            }
             options[name] = draw.choice(choices[name]) if name in choices else number(draw, 0.2, 1.0, 0)
     options.update(fixed)
     say(f"{known.name}({', '.join(f'{name}={value!r}' for name, value in options.items())})")
@@ -357,7 +361,7 @@ def paths(draw, say):
         k,
         alpha,
         rows=number(draw, 1, 4),
-        sampler=draw.some(["iid", "stratified", "grid"], "x", None),
+        sampler=draw.some(["iid", "stratified", "antithetic", "grid"], "x", None),
         beta=draw.some([None, 2.0], "x", -1),
     )
     return judged(lam, k=k, batch=1) or (None if alpha == 0 or bool((lam.float().diff(dim=0) > 0).all()) else WRONG)

@@ -108,6 +108,26 @@ def sage_pair(own, pair, rhos, shifts):
     return shifts[best], [masks(shifts[best], rho)[0] for rho in rhos], scores
 
 
+def in_cells(values, sides):
+    """The sums of a map over cells with ``sides``, place by place."""
+    cells = torch.zeros([math.ceil(side / of) for side, of in zip(values.shape, sides, strict=True)], dtype=torch.float64)
+    for here in places(tuple(values.shape)):
+        cells[tuple(at // of for at, of in zip(here, sides, strict=True))] += float(values[here])
+    return cells
+
+
+def nearest_cells(shift, sides):
+    """The whole number of cells next to a translation, of two the even one."""
+    near = [[(abs(along - m * of), m % 2, m) for m in range(-999, 999)] for along, of in zip(shift, sides, strict=True)]
+    return tuple(min(options)[2] for options in near)
+
+
+def best_by_cells(own, pair, rhos, shifts, sides):
+    """The score of every translation where it is brought to whole cells, for two maps that sum to 1."""
+    own, pair = in_cells(own, sides), in_cells(pair, sides)
+    return sage_pair(own, pair, rhos, [nearest_cells(shift, sides) for shift in shifts])[2]
+
+
 def sage_path(x, partner, lams, saliency, generator, bound=0.6, positions=0.01, stay=True, blur_size=5, blur_sigma=1.0):
     """Images ``[K·B, …]`` and label shares of the partner ``[K][B]``; ``lams [K]`` are shared by the batch."""
     size = tuple(x.shape[2:])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import box_family_oracles as slow
+from multimix.methods import saliency_mix
 from multimix.methods.saliency_mix import fine_saliency, peaks
 from oracles import seeded
 
@@ -18,7 +19,11 @@ def images(*shape, seed=0):
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["noise", "whole numbers", "a spot"])
-def test_equal_to_the_slow_loop(shape, kind):
+@pytest.mark.parametrize("way", ["compiled", "in torch"])
+def test_equal_to_the_slow_loop(shape, kind, way, monkeypatch):
+    """Signals and images are compiled on the CPU, all else is not."""
+    if way == "in torch":
+        monkeypatch.setattr(saliency_mix, "can_write_in_place", lambda x: False)
     x = images(*shape)
     if kind == "whole numbers":
         x = (2 * x).round()
@@ -31,6 +36,18 @@ def test_equal_to_the_slow_loop(shape, kind):
     for image, one in zip(x, found, strict=True):
         torch.testing.assert_close(one, slow.fine_saliency(image), atol=2e-9, rtol=0)
     assert peaks(found).tolist() == [slow.peak(slow.fine_saliency(image)) for image in x]
+
+
+def test_layouts_and_threads_change_nothing():
+    x = images(5, 3, 90, 101, seed=9)
+    wanted = fine_saliency(x)
+    assert torch.equal(fine_saliency(x.contiguous(memory_format=torch.channels_last)), wanted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(fine_saliency(x), wanted)
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.4, 0.2), ((0.5, 0.4, 0.3), (0.1, 0.2, 0.7)), (0.0, (1.0, 0.01, 0.01))])

@@ -10,9 +10,11 @@ SOURCE = Path(multimix.__file__).parent
 
 # From the bottom to the top; rooms of one line do not import each other.
 LAYERS = """
-allocator devices
+allocator devices compiled
+one_pass_kernel
+one_pass
 checks precision pool
-compiled sampling mixing target loss logits
+sampling mixing target loss logits
 plan
 hooks
 saliency batch

@@ -91,6 +91,8 @@ def test_mixed_accuracy_weighs_both_labels():
 def test_shapes_must_agree(loss):
     with pytest.raises(ValueError, match=r"must both be \[N, C\], got \[4, 3\] and \[2, 3\]"):
         loss(torch.zeros(4, 3), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="must be on one device, got meta and cpu"):
+        loss(torch.zeros(4, 3, device="meta"), torch.zeros(4, 3))
 
 
 def focal(logits, label):

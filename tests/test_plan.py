@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 import multimix as mm
+from multimix import one_pass
 from oracles import seeded
 
 X = torch.randn(4, 3, 6, 7, generator=seeded(0))
@@ -112,3 +115,16 @@ def test_what_a_method_needs_must_be_given():
     both = mm.OneOf((NeedsSaliency(k=2), mm.NoMix()))
     assert both.traits.needs == ("saliency",)
     assert {both.plan(X, saliency=torch.rand(4, 6, 7), generator=seeded(s)).k for s in range(20)} == {1, 2}
+
+
+@pytest.mark.parametrize("method", [mm.InputMixup(k=2), mm.CutMix(k=2), mm.CutMix(k=2, per_pair=True), mm.FMix(k=2)], ids=str)
+@pytest.mark.parametrize("off", [10**6, -1], ids=["above", "below"])
+def test_partners_outside_the_batch_are_refused(method, off, monkeypatch):
+    """By a plan that somebody changed, too: compiled kernels, which take addresses, would read other memory."""
+    monkeypatch.setattr(one_pass, "_loaded", one_pass._import())
+    x, y = torch.rand(4, 3, 8, 8), torch.rand(4, 5)
+    plan = method.plan(x)
+    plan = replace(plan, partner=torch.full_like(plan.partner, off))
+    for call in (lambda: plan.mix(x), lambda: plan.mix_target(y)):
+        with pytest.raises(ValueError, match="partner must index the batch, 0 to 3, got"):
+            call()

@@ -274,3 +274,19 @@ def test_a_batch_dies_when_it_is_let_go():
     del batch
     assert died() is None
     assert len(pool._leases) == 0
+
+
+@pytest.mark.parametrize("size", [2, 24], ids=["small", "large"])
+def test_batches_from_pinned_memory_are_mixed_into_pinned_memory(monkeypatch, size):
+    """As far as a machine without a GPU goes: what torch is asked for."""
+    asked, empty = [], torch.empty
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(torch, "empty", lambda *args, pin_memory=False, **how: asked.append(pin_memory) or empty(*args, **how))
+    x = X[..., :size].contiguous(memory_format=torch.channels_last)
+    x_mix, _ = mm.Mix(mm.CutMix(k=2), 7, seed=0)(x, Y)
+    assert any(asked)
+    monkeypatch.undo()
+    expected, _ = mm.Mix(mm.CutMix(k=2), 7, seed=0)(x, Y)
+    assert torch.equal(x_mix, expected)
+    assert x_mix.is_contiguous(memory_format=torch.channels_last)

@@ -48,6 +48,37 @@ def test_any_number_of_axes(size):
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-6)
 
 
+def window_means(x, pool):
+    """Means over windows of ``pool`` places per axis from the first place on, by a loop; the last may be narrower."""
+    sizes = [-(-side // pool) for side in x.shape[2:]]
+    means = torch.zeros(*x.shape[:2], *sizes, dtype=x.dtype)
+    for window in places(sizes):
+        means[(..., *window)] = x[(..., *(slice(pool * i, pool * (i + 1)) for i in window))].flatten(2).mean(2)
+    return means
+
+
+@pytest.mark.parametrize(("size", "pool"), [((9,), 2), ((4, 6), 2), ((5, 7), 3), ((3, 2), 4), ((2, 3, 4), 2)], ids=str)
+def test_pooled_is_the_gradient_of_what_the_model_says_about_window_means(size, pool):
+    x = torch.randn(2, 2, *size, generator=seeded(0), dtype=torch.float64)
+    means = window_means(x, pool)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(means[0].numel(), CLASSES), nn.Tanh(), nn.Linear(CLASSES, CLASSES)).double()
+    found = mm.input_saliency(model, x, labels(2), pool=pool)
+    expected = by_differences(
+        lambda moved: nn.functional.cross_entropy(model(window_means(moved, pool)), labels(2), reduction="sum"), x
+    )
+    assert found.shape == (2, *size)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-6)
+
+
+def test_a_model_of_one_size_cannot_be_asked_about_a_smaller_one():
+    with pytest.raises(mm.MixingError, match=r"6 clean samples, pooled by 2 for the saliency, of shape \[2, 3, 4\]"):
+        mm.input_saliency(Network(), images(), labels(), pool=2)
+    with pytest.raises(ValueError, match=r"pool needs x with one to three axes after the channels, got \[6, 4\]"):
+        mm.input_saliency(nn.Linear(4, CLASSES), torch.randn(6, 4), labels(), pool=2)
+    with pytest.raises(ValueError, match="pool must be a whole number, at least 1, or None, got 0"):
+        mm.input_saliency(Network(), images(), labels(), pool=0)
+
+
 def test_a_sample_does_not_depend_on_its_batch():
     model, x, y = Network(), images(), labels()
     whole = mm.input_saliency(model, x, y)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+from . import one_pass
 from .devices import constant
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -110,8 +111,11 @@ def _largest(x: Tensor) -> float:
     """The largest number of ``x`` without its sign, NaN if there is one; 0 where it is not looked for."""
     if not x.is_floating_point() or x.numel() == 0 or not can_inspect(x):
         return 0.0
-    low, high = x.detach().aminmax()
-    return max(-low.item(), high.item())
+    found = one_pass.largest(x)
+    if found is None:
+        low, high = x.detach().aminmax()
+        found = max(-low.item(), high.item())
+    return found
 
 
 def _limit(x: Tensor) -> float:

@@ -27,6 +27,19 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         return inner(function)
 
 
+def kernel_for(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """:func:`kernel` for arguments of one type, compiled, or loaded from disk, right away."""
+    import numba
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            return cast(Callable[..., Any], numba.njit(signature, nogil=True, cache=True, **options)(function))
+        except RuntimeError:  # as above
+            return cast(Callable[..., Any], numba.njit(signature, nogil=True, **options)(function))
+
+    return compiled
+
+
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` compiled as a part of the kernel that calls it, not kept on disk on its own."""
     import numba

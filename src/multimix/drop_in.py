@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
+from . import one_pass
 from .batch import Batch, are_indices
 from .checks import check_batch, check_finite, check_labels, check_share, plain_labels
 from .forward import check_history, check_no_own_loss, planned
@@ -40,6 +41,7 @@ class Mix(nn.Module):
     shared memory, so it also reaches data-loader workers that are already running; batches they have prefetched stay mixed.
 
     As a part of another module it has no parameters and adds nothing to that module's ``state_dict``: keep its own beside it.
+    Before training on K·B rows on a CPU call :func:`multimix.keep_memory`.
     """
 
     def __init__(
@@ -98,6 +100,9 @@ class Mix(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None, **given: Any) -> tuple[Tensor, Tensor]:
         """``x_mix [K·B, …]`` and ``target [K·B, C]``."""
+        quick = None if given else self._at_once(x, y)
+        if quick is not None:
+            return quick
         if y is None:
             raise TypeError("mix takes a batch and its labels, mix(x, y); as a data loader's collate_fn it is mix.collate")
         if self.uint8 and isinstance(x, Tensor) and x.dtype == torch.uint8:
@@ -127,6 +132,24 @@ class Mix(nn.Module):
             mixed = plan.mix_target(target, num_classes or None)
         return plan._mixed(x, None, large=large), mixed
 
+    def _at_once(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """``forward`` in the fewest calls, for small batches as they mostly are; None, and nothing drawn, for all others.
+
+        Also for numbers that are large or not finite, and labels that are no classes: they come back with time to say so.
+        """
+        method, classes = self.method, self.num_classes
+        if not (method.needs_shape_only and one_pass.is_usual(x, y) and type(classes) is int and self.training and self.enabled):
+            return None
+        if self.model is not None or self.smoothing or not method.is_certain():
+            return None
+        position = self._position()
+        plan = method.draw(x, generator=self._generator())
+        found = plan._mix_at_once(x, y, classes)
+        if found is None or found[1] is None:
+            self._go_to(position)
+            return None
+        return found[0], found[1]
+
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
         """A ``collate_fn``: (sample, label) pairs → one mixed batch."""
         batch = default_collate(samples)
@@ -141,18 +164,14 @@ class Mix(nn.Module):
         """Switch and position in the random stream: that of ``seed`` in this process, else :func:`multimix.random_state`."""
         if args or around:
             return {}  # a module around this one collects its state, to which this adds nothing
-        state = self._generator().get_state() if self._has_stream() else random_state()
-        return {"enabled": self.enabled, "generator": state, "starts": self._starts.clone()}
+        return {"enabled": self.enabled, "generator": self._position(), "starts": self._starts.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Go on from where ``state_dict`` was taken."""
         if state.keys() != self.state_dict().keys():
             raise ValueError(f"state must hold {', '.join(self.state_dict())}, got {', '.join(state) or 'nothing'}")
         self.enabled = state["enabled"]
-        if self._has_stream():
-            self._generator().set_state(state["generator"])
-        else:
-            set_random_state(state["generator"])
+        self._go_to(state["generator"])
         self._starts.copy_(state["starts"])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -192,6 +211,16 @@ class Mix(nn.Module):
     def _has_stream(self) -> bool:
         """Whether draws come from a stream of its own: for a seed, and in data-loader workers."""
         return self.seed is not None or get_worker_info() is not None
+
+    def _position(self) -> Tensor:
+        """Where its own stream is, or torch's."""
+        return self._generator().get_state() if self._has_stream() else random_state()
+
+    def _go_to(self, position: Tensor) -> None:
+        if self._has_stream():
+            self._generator().set_state(position)
+        else:
+            set_random_state(position)
 
     def _generator(self) -> torch.Generator:
         if not self._has_stream():

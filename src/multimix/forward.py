@@ -42,7 +42,8 @@ def mixed_logits(
     Saliency, where the method drawn for this batch needs it and it is not given, comes from the model by
     :func:`multimix.input_saliency`; for other methods nothing runs but the mixed pass.
 
-    Labels are checked before anything is drawn or run; whether an index is too large only if ``num_classes`` is given.
+    Labels are checked before anything is drawn or run; whether an index is too large only if ``num_classes`` is given. On a CPU
+    call :func:`multimix.keep_memory` once before training, or K > 1 costs more than K times as much.
     """
     check_no_own_loss(method, "mixed_logits")
     check_history(method, given, "mixed_logits")
@@ -152,7 +153,8 @@ def mixed_chunks(
 
     ``(weight * loss(logits, target)).backward()`` after each yields the gradient of the whole mean. Layers that use batch
     statistics see ``steps``·B rows at a time and update K/``steps`` times, so with batch norm the result differs from one
-    pass; and layers before a hidden mixing layer run once per chunk.
+    pass (torch's checkpoints save memory without that: see docs/loop.md); and layers before a hidden mixing layer run once per
+    chunk.
     """
     check_no_own_loss(method, "mixed_chunks")
     check_history(method, given, "mixed_chunks")

@@ -91,3 +91,5 @@ def _check(logits: Tensor, target: Tensor) -> None:
         check_precision(name, value)
     if logits.shape != target.shape or logits.ndim != 2:
         raise ValueError(f"logits and target must both be [N, C], got {list(logits.shape)} and {list(target.shape)}")
+    if logits.device != target.device:
+        raise ValueError(f"logits and target must be on one device, got {logits.device} and {target.device}")

@@ -1,16 +1,20 @@
 """The one line that mixes, and the quickest way to lay out its K·B results."""
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import pool
+from . import one_pass, pool
 from .checks import check_precision, is_transformed
 
 # Samples of this many numbers and more are quicker mixed pair by pair than after gathering all partners (measured on CPU).
 PAIR_BY_PAIR = 20_000
+
+AtOnce = tuple[Tensor, Tensor | None]
+"""A mixed batch, and its targets if they were asked for."""
 
 
 def mix(z: Tensor, z_pair: Tensor, m: Tensor) -> Tensor:
@@ -67,7 +71,7 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
         return into(mix(z, z[partner], m).flatten(0, 1), z, out)
     k, batch = m.shape[0], z.shape[0]
     out = rows_like(z, k) if out is None else out
-    if z.numel() < batch * PAIR_BY_PAIR:
+    if is_small(z):
         # The partners are gathered where the last step will be, which is then mixed in place: no third buffer.
         last = out if k == 1 else out[-batch:]
         torch.index_select(z, 0, partner, out=last)
@@ -84,6 +88,31 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
         for i in chain(pairs):
             torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
     return out
+
+
+def blended_batch(z: Tensor, partner: Tensor, share: Tensor, out: Tensor | None = None) -> Tensor:
+    """:func:`mixed_batch` by one number for all of a sample: ``share [K, 1 or B]``."""
+    if is_small(z) and not share.requires_grad and can_write_in_place(z):
+        out = _pooled(z, len(share)) if out is None else out
+        if one_pass.blend(z, partner, share, out):
+            return out
+    return mixed_batch(z, partner, share.reshape(*share.shape, *[1] * (z.ndim - 1)), out)
+
+
+def filled_at_once(z: Tensor, k: int, fill: Callable[..., bool], label: Tensor | None, classes: int) -> AtOnce | None:
+    """What ``fill``, such as :func:`.one_pass.blend`, fills; None where it cannot, or ``z`` is large."""
+    if not is_small(z) or one_pass.loaded() is None:
+        return None
+    out = _pooled(z, k)
+    if label is None:
+        return (out, None) if fill(out) else None
+    target = pool.rows((k * z.shape[0], classes), torch.float32)
+    return (out, target) if fill(out, label, target) else None
+
+
+def is_small(z: Tensor) -> bool:
+    """Whether calls cost more than memory, so that the fewest of them are best."""
+    return z.numel() < z.shape[0] * PAIR_BY_PAIR
 
 
 def can_write_in_place(z: Tensor) -> bool:
@@ -112,10 +141,20 @@ def chain(partner: list[int]) -> list[int]:
 
 def rows_like(z: Tensor, k: int) -> Tensor:
     """Uninitialised ``[K·B, …]`` in the memory format of ``z``: memory that is used again once nobody holds it any more."""
+    if can_write_in_place(z):
+        return _pooled(z, k)
+    return torch.empty((k * z.shape[0], *z.shape[1:]), dtype=z.dtype, device=z.device, memory_format=memory_format(z))
+
+
+def _pooled(z: Tensor, k: int) -> Tensor:
+    """:func:`rows_like` for a ``z`` that :func:`can_write_in_place` allows."""
     shape, order = (k * z.shape[0], *z.shape[1:]), memory_format(z)
-    if can_write_in_place(z) and k * z.numel() * z.element_size() >= pool.LEAST_BYTES:
-        return pool.empty(shape, z.dtype, channels_last=order != torch.contiguous_format)
-    return torch.empty(shape, dtype=z.dtype, device=z.device, memory_format=order)
+    if torch.cuda.is_initialized() and z.is_pinned():  # type: ignore[no-untyped-call]
+        # The batch goes to a GPU next, which reads such memory while the host goes on; torch uses it again by itself.
+        return torch.empty(shape, dtype=z.dtype, device="cpu", memory_format=order, pin_memory=True)
+    if k * z.nbytes < pool.LEAST_BYTES:
+        return torch.empty(shape, dtype=z.dtype, device="cpu", memory_format=order)
+    return pool.empty(shape, z.dtype, channels_last=order != torch.contiguous_format)
 
 
 def by_step(rows: Tensor, k: int) -> Tensor:

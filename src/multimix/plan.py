@@ -8,14 +8,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
+from . import one_pass
 from .checks import can_inspect, check_target, check_whole, is_large, is_whole, plain, plain_labels
 from .devices import uploaded, widest_float
-from .mixing import mixed_batch
+from .mixing import AtOnce, blended_batch, can_write_in_place, filled_at_once, mixed_batch
+from .sampling import checked_partner
 from .target import check_indices, mixed_labels, soft_target
 
 NO_SIZE = torch.Size()
@@ -76,6 +79,9 @@ class Plan(ABC):
             raise TypeError(f"z must be a torch.Tensor, got {type(z).__name__}")
         z = plain(z)
         self._check(z, out)
+        found = self._mix_at_once(z) if out is None and can_write_in_place(z) else None
+        if found is not None:
+            return found[0]
         return self._mixed(z, out, large=is_large(z))
 
     def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
@@ -93,6 +99,7 @@ class Plan(ABC):
         if target.shape[0] != self.partner.shape[0]:
             raise ValueError(f"y has {len(target)} rows, the plan was made for a batch of {len(self.partner)}")
         self._check_device("y", target)
+        self._check_partner()
         if self.has_places and target.ndim > 2:
             # A target with places of its own, such as a segmentation map, goes where its pixels go.
             if target.shape[2:] != self.size:
@@ -143,6 +150,13 @@ class Plan(ABC):
         mixed = _widened(z, lambda wide: self._mix(wide, None))
         return mixed if out is None else out.copy_(mixed)
 
+    def _mix_at_once(self, z: Tensor, label: Tensor | None = None, classes: int = 0) -> AtOnce | None:
+        """``_mix`` in the one pass that also looks for large numbers; None where there is none, or are some.
+
+        ``z`` is one that can be written in place. With ``label [B]``, class indices on the CPU, also ``mix_target``.
+        """
+        return None
+
     @abstractmethod
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor: ...
 
@@ -162,6 +176,7 @@ class Plan(ABC):
         if z.shape[:1] != self.partner.shape:
             raise ValueError(f"z has {len(z)} samples, the plan was made for a batch of {len(self.partner)}")
         self._check_device("z", z)
+        self._check_partner()
         if out is None:
             return
         if z.requires_grad and torch.is_grad_enabled():
@@ -173,6 +188,11 @@ class Plan(ABC):
             raise ValueError(f"out must be {z.dtype} {wanted} on {z.device}, got {out.dtype} {list(out.shape)} on {out.device}")
         if out.untyped_storage().data_ptr() == z.untyped_storage().data_ptr():
             raise ValueError("out must not share memory with z, which is never changed")
+
+    def _check_partner(self) -> None:
+        """Raise ValueError unless all partners are in the batch, where compiled kernels will look for them."""
+        if can_inspect(self.partner):
+            checked_partner(self.partner, len(self.partner))
 
     def _check_device(self, name: str, value: Tensor) -> None:
         if value.device != self.partner.device:
@@ -193,13 +213,16 @@ class PairPlan(Plan):
 
     def mix_indices(self, label: Tensor, num_classes: int) -> Tensor | None:
         lam, has_own_way = self.lam, type(self)._mix_target is not PairPlan._mix_target
-        if has_own_way or type(label) is not Tensor or not all(map(can_inspect, (label, self.partner, lam))):
+        if (
+            has_own_way
+            or type(label) is not Tensor
+            or not (can_inspect(label) and can_inspect(self.partner) and can_inspect(lam))
+        ):
             return None
         return mixed_labels(label, self.partner, lam, num_classes)
 
     def _mix_target(self, target: Tensor) -> Tensor:
-        lam = self.lam
-        return mixed_batch(target, self.partner, lam.reshape(*lam.shape, *[1] * (target.ndim - 1)))
+        return blended_batch(target, self.partner, self.lam)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -217,7 +240,13 @@ class SharePlan(PairPlan):
         return even_mask(self.lam, self.size)
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        return mixed_batch(z, self.partner, self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1)), out)
+        return blended_batch(z, self.partner, self.share, out)
+
+    def _mix_at_once(self, z: Tensor, label: Tensor | None = None, classes: int = 0) -> AtOnce | None:
+        if type(self) is not SharePlan or self.share.requires_grad:
+            return None
+        fill = partial(one_pass.blend, z, self.partner, self.share)
+        return filled_at_once(z, self.share.shape[0], fill, label, classes)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -56,11 +56,11 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = F
     return torch.from_numpy(array)
 
 
-def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor of zeros on the CPU."""
+def rows(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """:func:`empty`, or from torch where that is too small to be kept."""
     if math.prod(shape) * NUMPY[dtype].itemsize < LEAST_BYTES:
-        return torch.zeros(shape, dtype=dtype, device="cpu")
-    return empty(shape, dtype).zero_()
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    return empty(shape, dtype)
 
 
 def release_memory() -> None:

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import avg_pool1d, avg_pool2d, avg_pool3d, binary_cross_entropy_with_logits, cross_entropy
 
-from .checks import can_inspect, check_labels, check_precision, plain, plain_labels
+from .checks import can_inspect, check_labels, check_precision, check_whole, plain, plain_labels
 from .hooks import MixingError, run, unwrapped
 from .logits import Output, logits_of
 from .loss import one_number
@@ -39,7 +39,13 @@ class CleanPass(NamedTuple):
 
 
 def input_saliency(
-    model: nn.Module, x: Tensor, y: Tensor, *, loss: CleanLoss | None = None, output: Output | None = None
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    loss: CleanLoss | None = None,
+    output: Output | None = None,
+    pool: int | None = None,
 ) -> Tensor:
     """``[B, *size]``: how much the loss of each sample depends on each place of ``x [B, C, *size]``.
 
@@ -50,16 +56,26 @@ def input_saliency(
     must give a scalar (a sum over the batch rather than a mean, which can underflow in float16). ``output`` says where a model
     that returns more than one tensor keeps its logits.
 
+    With ``pool`` the model is shown the means over windows of ``pool`` places per axis, which takes about 1/pool² of the time
+    for images and gives a coarser map of the same size, another one: for models that take inputs of any size.
+
     The model runs in evaluation mode and is left as it was: parameters, their ``.grad`` and ``requires_grad``, the statistics of
     batch norm, the mode of every layer, torch's random state, the hooks of DistributedDataParallel. A compiled model runs
     uncompiled. Works inside ``autocast``, ``no_grad`` and ``inference_mode``; not with checkpointing of the reentrant kind, which
     torch refuses. Forward hooks of your own do run. In float32, or float64 for a float64 ``x``; detached.
     """
-    return clean_pass(model, x, y, training=False, output=output, loss=loss).saliency
+    return clean_pass(model, x, y, training=False, output=output, loss=loss, pool=pool).saliency
 
 
 def clean_pass(
-    model: nn.Module, x: Tensor, y: Tensor, *, training: bool, output: Output | None = None, loss: CleanLoss | None = None
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    training: bool,
+    output: Output | None = None,
+    loss: CleanLoss | None = None,
+    pool: int | None = None,
 ) -> CleanPass:
     """Saliency, gradient and mean loss of the clean batch, from one pass; ``.grad`` is not touched.
 
@@ -68,6 +84,7 @@ def clean_pass(
     loss can be added to that of the mixed batch. With a ``loss`` of your own, loss and gradient are what it gives.
     """
     _check(model, x, y, loss)
+    check_whole("pool", pool, none=True)
     core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
     keep = training and torch.is_grad_enabled()
     with ExitStack() as stack:
@@ -83,7 +100,7 @@ def clean_pass(
         x, y = (_normal(plain(x)), _normal(plain_labels(y))) if loss is None else (_normal(plain(x)), y)
         # A clean loss that is kept may have to reach what is behind x, too.
         source = x if keep and x.requires_grad else x.detach().requires_grad_()
-        logits = _logits(core, source, output, keep=keep)
+        logits = _logits(core, source, output, keep=keep, pool=pool)
         value = _cross_entropy(logits, y) if loss is None else one_number(loss(logits, y))
         gradient = _gradient(value, source, scale=len(x) if loss is None else 1, keep=keep)
         value, logits = (value, logits) if keep else (value.detach(), logits.detach())
@@ -96,9 +113,21 @@ def clean_logits(model: nn.Module, x: Tensor, output: Output | None = None) -> T
     return _logits(core, x, output, keep=torch.is_grad_enabled())
 
 
-def _logits(core: nn.Module, x: Tensor, output: Output | None, *, keep: bool) -> Tensor:
+def _logits(core: nn.Module, x: Tensor, output: Output | None, *, keep: bool, pool: int | None = None) -> Tensor:
     model = partial(_with_own_buffers, core) if keep and "torch._dynamo" in sys.modules else core
-    return logits_of(run(model, x.clone(), f"{len(x)} clean samples"), output)  # a copy, because a first layer may work in place
+    if pool is None:
+        # A copy, because a first layer may work in place.
+        return logits_of(run(model, x.clone(), f"{len(x)} clean samples"), output)
+    return logits_of(run(model, _pooled(x, pool), f"{len(x)} clean samples, pooled by {pool} for the saliency,"), output)
+
+
+def _pooled(x: Tensor, pool: int) -> Tensor:
+    """Means over windows of ``pool`` places per axis; the last may be narrower. Their gradient is spread over the places."""
+    means = {3: avg_pool1d, 4: avg_pool2d, 5: avg_pool3d}
+    if x.ndim not in means:
+        raise ValueError(f"pool needs x with one to three axes after the channels, got {list(x.shape)}")
+    result: Tensor = means[x.ndim](x, [min(pool, side) for side in x.shape[2:]], ceil_mode=True)
+    return result
 
 
 def _with_own_buffers(model: nn.Module, x: Tensor) -> Any:

@@ -80,7 +80,7 @@ def mixed_labels(label: Tensor, partner: Tensor, lam: Tensor, num_classes: int) 
     if lam.requires_grad or dtype not in pool.NUMPY:
         return None
     k, batch = lam.shape
-    rows = pool.zeros((k * batch, num_classes), dtype)
+    rows = pool.rows((k * batch, num_classes), dtype).zero_()
     steps, share = rows.numpy().reshape(k, -1), lam.numpy().astype(pool.NUMPY[dtype])
     first, own = np.arange(0, batch * num_classes, num_classes), label.numpy()
     steps[:, first + own] = 1 - share

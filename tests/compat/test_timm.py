@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from multimix import one_pass, one_pass_kernel
 from multimix.compat.timm import Mixup
 from peers import peer
 
@@ -27,8 +28,15 @@ def same_bits(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
 
 
+@pytest.fixture(params=[None, one_pass_kernel], ids=["torch", "kernels"])
+def kernels(request, monkeypatch):
+    monkeypatch.setattr(one_pass, "_loaded", request.param)
+    monkeypatch.setattr(one_pass, "_import", lambda: request.param)
+
+
 @pytest.mark.parametrize("mode", ["batch", "pair", "elem"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.usefixtures("kernels")
 def test_one_interpolation_is_timms_bit_for_bit(mode, kind):
     theirs = peer("timm.data").Mixup
     cases = itertools.product(DTYPES, (1.0, 0.6), (True, False), ((8, 3, 16, 16), (2, 1, 7, 12)), range(6))
@@ -115,6 +123,39 @@ def test_boxes_between_least_and_largest_start_anywhere_with_equal_chance():
         )[0]
         tops[int(out[0, 0].amax(1).argmax())] += 1
     assert stats.chisquare(tops).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.usefixtures("kernels")
+def test_several_interpolations_leave_the_batch_and_are_those_of_a_slow_loop(order):
+    np.random.seed(3)
+    x = torch.randn(6, 3, 5, 4, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=order)
+    before, y = x.clone(), torch.tensor([0, 1, 2, 3, 3, 0])
+    out, target = Mixup(k=3, label_smoothing=0.1, num_classes=5)(x, y)
+    assert torch.equal(x, before)
+    assert out.is_contiguous(memory_format=order)
+    hot = 0.9 * torch.nn.functional.one_hot(y, 5) + 0.02
+    np.random.seed(3)
+    np.random.rand()
+    for k, own in enumerate(sorted(np.random.beta(1.0, 1.0, size=3), reverse=True)):
+        for i in range(6):
+            torch.testing.assert_close(out[6 * k + i], own.item() * x[i] + (1 - own.item()) * x[5 - i])
+            torch.testing.assert_close(target[6 * k + i], own.item() * hot[i] + (1 - own.item()) * hot[5 - i])
+
+
+@pytest.mark.usefixtures("kernels")
+def test_gradients_pass_through_several_interpolations():
+    x = torch.randn(4, 3, 5, 5, requires_grad=True)
+    Mixup(k=2, num_classes=3)(x, torch.tensor([0, 1, 2, 0]))[0].sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 2.0))  # the shares of a sample in all rows sum to K
+
+
+def test_a_label_that_is_no_class_is_refused_before_the_batch_is_mixed():
+    x = torch.randn(2, 3, 5, 5)
+    before = x.clone()
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        Mixup(num_classes=3)(x, torch.tensor([0, 3]))
+    assert torch.equal(x, before)
 
 
 def test_a_batch_that_is_not_mixed_has_its_own_rows():

@@ -122,6 +122,10 @@ def test_it_is_a_module_for_collating():
         ({"num_classes": 3}, (torch.rand(2, 3, 4), torch.tensor([0, 1])), "4 axes"),
         ({"num_classes": 3}, (torch.rand(3, 3, 4, 4), torch.tensor([0, 1])), "as many rows"),
         ({"num_classes": 3}, (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 1])), "floating point"),
+        ({"num_classes": 3}, (torch.rand(2, 3, 4, 4), torch.tensor([0.0, 1.0])), "int64, got torch.float32; use labels.long()"),
+        ({"num_classes": 3}, (torch.rand(2, 3, 4, 4), torch.tensor([True, False])), "int64, got torch.bool"),
+        ({"num_classes": 3}, (torch.rand(2, 3, 4, 4), torch.tensor([0, 3])), "must lie in 0 … 2, got 0 … 3"),
+        ({"num_classes": 3}, (torch.rand(2, 3, 4, 4), torch.tensor([-1, 2])), "must lie in 0 … 2, got -1 … 2"),
     ],
 )
 def test_bad_input_gets_a_sentence(options, batch, words):

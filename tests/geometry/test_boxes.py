@@ -128,3 +128,19 @@ def test_inside_counts_the_box(size):
     assert mask[0].all()
     assert int(mask[1].sum()) == 1
     assert bool(mask[1].flatten()[0])
+
+
+@pytest.mark.parametrize("fit", ["clip", "shift"])
+@pytest.mark.parametrize("grid", ["continuous", "integer"])
+@pytest.mark.parametrize("size", [(7,), (9, 16), (5, 8, 13)])
+def test_boxes_in_pythons_numbers_are_those_that_arrays_give(fit, grid, size):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        lam = torch.rand(5, 1, dtype=torch.float64, generator=generator).sort(0).values
+        lam[0], lam[-1] = 0, 1
+        center = random_center(1, size, grid, generator)
+        shared = centered_boxes(lam, center, size, fit, grid)
+        of_two = centered_boxes(lam.expand(-1, 2), center.expand(2, -1), size, fit, grid)
+        for edges, expected in zip(shared, of_two, strict=True):
+            assert edges.dtype == torch.int64
+            assert torch.equal(edges, expected[:, :1])

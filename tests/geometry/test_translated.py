@@ -1,5 +1,6 @@
 """Maps that are blurred and compared, and samples that are moved by whole places."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -7,7 +8,16 @@ import pytest
 import torch
 
 import saliency_family_oracles as slow
-from multimix.geometry.translated import blurred, covered, random_shifts, soft_shares, translated
+from multimix.geometry import translated as translated_module
+from multimix.geometry.translated import (
+    blurred,
+    covered,
+    random_shifts,
+    ratio_to_moved,
+    smooth_maps,
+    soft_shares,
+    translated,
+)
 from oracles import seeded
 
 
@@ -48,7 +58,59 @@ def test_blur(size, length, sigma):
     assert int((spread > 0).sum()) == 25
 
 
-def test_shares_of_extreme_maps():
+@pytest.fixture(params=["compiled", "in torch"])
+def way(request, monkeypatch):
+    """Images on the CPU are compiled, all else is not."""
+    if request.param == "in torch":
+        monkeypatch.setattr(translated_module, "can_write_in_place", lambda x: False)
+
+
+@pytest.mark.parametrize("size", [(6, 9), (1,), (13,), (2, 3), (4, 1, 5)], ids=str)
+@pytest.mark.parametrize(("length", "sigma"), [(5, 1.0), (1, 1.0), (7, 3.0)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_smooth_maps(size, length, sigma, dtype, way):
+    values = (torch.rand(3, *size, generator=seeded(0)) ** 4).to(dtype)
+    found = smooth_maps(values, length, sigma)
+    assert (found.shape, found.dtype) == (values.shape, torch.float32)
+    for s, b in zip(values.double(), found, strict=True):
+        wanted = slow.smooth_map(s, length, sigma) * s.numel()
+        torch.testing.assert_close(b.double(), wanted, atol=1e-6, rtol=1e-5)
+    assert torch.equal(smooth_maps(torch.zeros_like(values), length, sigma), torch.ones(values.shape))
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-30, 3e38])
+def test_smooth_maps_of_any_scale(scale, way):
+    """The sum of such maps would overflow, or the inverse of their highest."""
+    values = torch.rand(2, 8, 11, generator=seeded(1))
+    torch.testing.assert_close(smooth_maps(values * scale, 7, 3.0), smooth_maps(values, 7, 3.0), atol=1e-4, rtol=1e-4)
+
+
+def test_shares_agree_with_the_formula(way):
+    own, pair = torch.rand(2, 3, 40, 70, generator=seeded(2)) ** 4
+    own[0, :5], pair[0, 2:7] = 0.0, 0.0
+    for rho in (torch.tensor([[0.9], [0.2]]), torch.rand(4, 3, generator=seeded(3))):
+        share = soft_shares(own, pair, rho.double())
+        for k, weights in enumerate(rho.expand(-1, 3).tolist()):
+            for i, weight in enumerate(weights):
+                a, b = weight * own[i].double(), (1 - weight) * pair[i].double()
+                wanted = torch.where(a + b > 0, b / (a + b), 1 - weight)
+                torch.testing.assert_close(share[k, i, 0].double(), wanted, atol=1e-6, rtol=0)
+
+
+def test_ratios_to_a_moved_partner():
+    own = torch.rand(4, 3, 5, generator=seeded(0))
+    own[:, 1] = 0
+    partner, shift = torch.tensor([1, 0, 3, 3]), torch.tensor([[0, 0], [1, -2], [-2, 4], [0, 1]])
+    found = ratio_to_moved(own, partner, shift)
+    for i, y, x in itertools.product(range(4), range(3), range(5)):
+        top, left = y - int(shift[i, 0]), x - int(shift[i, 1])
+        if 0 <= top < 3 and 0 <= left < 5:
+            a, b = float(own[i, y, x]), float(own[partner[i], top, left])
+            expected = a / b if b > 0 else math.inf if a > 0 else 1.0
+            assert float(found[i, y, x]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_shares_of_extreme_maps(way):
     """0 and ∞ in every combination: no NaN, ordered, and 1 − ρ where nobody is salient."""
     values = torch.tensor([0.0, 1e-38, 1.0, 1e30])
     own, pair = (grid.reshape(1, -1) for grid in torch.meshgrid(values, values, indexing="ij"))

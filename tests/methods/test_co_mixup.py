@@ -1,5 +1,7 @@
 """Co-Mixup: against plain loops, the plan of many samples, the laws of its priors, options and their refusals."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -73,6 +75,37 @@ def test_every_place_shows_one_sample_or_two_half_and_half(batch, size):
     torch.testing.assert_close(plan.mask, 1 - own)
     torch.testing.assert_close(plan.lam, plan.mask.flatten(2).mean(2, dtype=torch.float64))
     torch.testing.assert_close(plan.mix_target(x), shares)  # a target with places goes where its pixels go
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("size", "grid"), [((9, 14), (4, 3)), ((7, 5), (1, 1)), ((3, 11), (3, 5))], ids=str)
+def test_mixing_in_one_pass_against_every_block_by_itself(size, grid, dtype, order):
+    """Also runs of equal neighbours, whole lines, two samples in either order, and an output of another layout."""
+    k, batch, draws = 3, 5, seeded(0)
+    x = torch.randn(batch, 4, *size, dtype=dtype, generator=draws).contiguous(memory_format=order)
+    first, second = torch.randint(3, (2, k, batch, *grid), generator=draws)
+    first[0], second[0] = first[0, :, :1, :1], second[0, :, :1, :1]
+    first[1] = first[1, :, :, :1]
+    second[1] = first[1]
+    plan = GroupPlan(partner=torch.arange(batch), first=first, second=second, size=torch.Size(size))
+    expected = torch.empty(k, batch, 4, *size, dtype=torch.float64)
+    for row, column in itertools.product(range(size[0]), range(size[1])):
+        r, c = (max(b for b in range(n) if s * b // n <= at) for s, n, at in zip(size, grid, (row, column), strict=True))
+        places = x[:, :, row, column].double()
+        expected[..., row, column] = 0.5 * (places[first[:, :, r, c]] + places[second[:, :, r, c]])
+    expected = expected.flatten(0, 1)
+    mixed = plan.mix(x)
+    assert mixed.is_contiguous(memory_format=order)
+    torch.testing.assert_close(mixed.double(), expected, atol=1e-6, rtol=0)
+    turned = torch.empty(len(mixed), size[0], size[1], 4, dtype=dtype).permute(0, 3, 1, 2)
+    for out in (torch.empty_like(mixed), turned, torch.empty(mixed.shape, dtype=dtype)):
+        assert plan.mix(x, out=out) is out
+        assert torch.equal(out, mixed)
+    watched = x.clone().requires_grad_()
+    assert torch.equal(plan.mix(watched), mixed)
+    with torch.no_grad():
+        assert torch.equal(plan.mix(watched), mixed)
 
 
 def test_samples_of_other_parts_do_not_show():

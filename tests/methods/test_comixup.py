@@ -14,7 +14,7 @@ import comixup_oracle as oracle
 from multimix import compiled
 from multimix.geometry.grid import block_saliency
 from multimix.methods.comixup import kernel
-from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbours
+from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbours, salient_places
 from oracles import seeded
 
 RULES = ["beta", "gamma", "eta", "tau", "sweeps", "soft_labels", "resolve", "rule", "precedence", "borders", "descent"]
@@ -262,6 +262,23 @@ def test_compatibility():
     assert (found[1, 3] == 0).all()
     same = compatibility(maps[:1].expand(3, 9, 13), (0, 3), omega=0.2)
     torch.testing.assert_close(same[0], 0.8 * torch.eye(3, dtype=torch.float64))
+
+
+def test_the_most_salient_window_is_the_first_of_the_largest():
+    """Windows of any length at every stride; equal ones, whose first counts, and a map that is smaller than the window."""
+    maps = (5 * torch.rand(40, 11, 14, generator=seeded(0))).floor() / 3
+    maps[:3] = 0.1
+    for window, stride in ((1, 1), (2, 1), (3, 2), (5, 3), (7, 1), (8, 8), (20, 1)):
+        tall, wide = min(window, 11), min(window, 14)
+        found = salient_places(maps, window=window, stride=stride)
+        for plane, place in zip(maps.double(), found.tolist(), strict=True):
+            sums = {
+                (r, c): float(plane[stride * r : stride * r + tall, stride * c : stride * c + wide].mul(3).round().sum())
+                for r in range((11 - tall) // stride + 1)
+                for c in range((14 - wide) // stride + 1)
+            }
+            assert sums[place[0], place[1]] == max(sums.values())
+        assert found[:3].tolist() == [[0, 0]] * 3
 
 
 def test_large_weights_do_not_overflow():

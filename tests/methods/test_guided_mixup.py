@@ -55,11 +55,14 @@ def test_masks_are_ordered_with_both_ends():
         assert torch.equal(ends.mix(x), torch.cat([x, x[ends.partner]]))
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 8, 13])
+@pytest.mark.parametrize("batch", [1, 2, 3, 8, 13, 70])
 def test_far_pairs_agree_with_loops(batch):
     for seed in range(5):
         s = maps(batch, (4, 5), seed, holes=0.9)
         found = far_partner(s, seeded(seed)).tolist()
+        wide = s.double()
+        far_partner(wide, seeded(seed))
+        assert torch.equal(wide, s.double()), "maps are left as they are"
         apart = slow.distances(list(s))
         # Of maps that are equally far any may come next, and rounding may decide; so what counts is how far the next one is.
         starts = [i for i in range(batch) if max(apart[i]) > max(map(max, apart)) - 1e-9]

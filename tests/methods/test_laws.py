@@ -112,7 +112,7 @@ def test_cutout_sides_grow_to_the_length_and_labels_stay():
 
 
 def test_per_pair_paths_differ_by_pair_and_shared_ones_do_not():
-    for sampler in ("iid", "stratified"):
+    for sampler in ("iid", "stratified", "antithetic"):
         x = torch.zeros(16, 1, 4, 4)
         shared = mm.InputMixup(k=3, sampler=sampler).plan(x, generator=seeded(9)).lam
         own = mm.InputMixup(k=3, sampler=sampler, per_pair=True).plan(x, generator=seeded(9)).lam

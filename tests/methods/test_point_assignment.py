@@ -115,6 +115,41 @@ def test_prices_certify_the_compiled_optimum():
     assert (offered[np.arange(80), order[0]] <= offered.min(1) + 1e-12).all()
 
 
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_prices_certify_the_gap_of_an_auction(kind, n):
+    """Nobody could do better by more than ε, looked up in all distances: so all together not by more than N·ε."""
+    kernel = pytest.importorskip("multimix.methods.sagemix.kernel")
+    first, second = point_assignment._scaled(*some_clouds(kind, 2, n, 3))
+    for eps in (0.05, 0.002):
+        price, order = np.full((2, n), np.nan), np.empty((2, n), np.int64)
+        kernel.match(first, second, point_assignment._phases(eps), False, price, order, 0, 2)
+        for i in range(2):
+            distance = np.sqrt(((first[i][:, :, None] - second[i][:, None]) ** 2).sum(0))
+            offered = distance + price[i]
+            mine = np.arange(n), order[i]
+            assert (offered[mine] <= offered.min(1) + eps + 1e-12).all()
+            least_sum = distance[linear_sum_assignment(distance)].sum()
+            assert distance[mine].sum() <= least_sum + n * eps + 1e-9
+
+
+def test_points_in_leaves():
+    """Every point once, in full leaves but the last, and none nearer than the leaf is said to be."""
+    kernel = pytest.importorskip("multimix.methods.sagemix.kernel")
+    for n in (1, 16, 17, 100):
+        first, second = (cloud[0] for cloud in point_assignment._scaled(*some_clouds("cube", 1, n, 4)))
+        place = kernel.leaf_order(second)
+        assert sorted(place) == list(range(n))
+        coordinates, apart = kernel.leaves(first, second, place)
+        distance = np.sqrt(((first[:, :, None] - second[:, None]) ** 2).sum(0))
+        for leaf in range(len(coordinates)):
+            held = place[leaf * kernel.LEAF : (leaf + 1) * kernel.LEAF]
+            assert np.array_equal(coordinates[leaf][:, : len(held)], second[:, held])
+            assert np.isinf(coordinates[leaf][:, len(held) :]).all()
+            assert (apart[:, leaf] <= distance[:, held].min(1) + 1e-12).all()
+            assert (apart[:, leaf] > 0).any() or n <= kernel.LEAF
+
+
 def test_auto_is_exact_for_few_points_and_an_auction_for_many():
     for n, rule in ((EXACT_UP_TO, "exact"), (EXACT_UP_TO + 1, "auction")):
         a, b = some_clouds("sphere", 1, n, 1)

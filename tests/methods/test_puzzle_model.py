@@ -41,6 +41,47 @@ def test_with_a_model_saliency_comes_by_itself():
     assert torch.equal(handed[0], logits)
 
 
+class AnySize(nn.Module):
+    """A convolution and a mean over all places; notes what it was shown, and in which mode."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4, 3)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append((tuple(x.shape), self.training))
+        return self.head(torch.tanh(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def test_pooled_saliency_by_every_way_in():
+    x, y = batch_of((9, 12)), torch.tensor([0, 1, 2, 0])
+    model, plain, pooled = AnySize(), mm.PuzzleMix(k=2, blocks=4), mm.PuzzleMix(k=2, blocks=4, saliency_pool=3)
+    saliency = mm.input_saliency(model, x, y, pool=3)
+    assert not torch.equal(saliency, mm.input_saliency(model, x, y))
+    for call in (mm.mixed_logits, mm.mixed_loss):
+        model.seen.clear()
+        found = call(model, pooled, x, y, generator=seeded(5))
+        assert model.seen == [((4, 3, 3, 4), False), ((8, 3, 9, 12), True)]
+        torch.testing.assert_close(found, call(model, plain, x, y, saliency=saliency, generator=seeded(5)), rtol=0, atol=0)
+    found = mm.Mix(pooled, 3, model=model, seed=1)(x, y)
+    torch.testing.assert_close(found, mm.Mix(plain, 3, seed=1)(x, y, saliency=saliency), rtol=0, atol=0)
+    model.seen.clear()
+    mm.mixed_logits(model, pooled, x, y, saliency=saliency)
+    assert model.seen == [((8, 3, 9, 12), True)], "a map that is given is taken"
+
+
+@pytest.mark.parametrize("options", [{"clean_weight": 1.0}, {"adv_p": 1.0}])
+def test_a_pass_that_is_needed_in_full_is_not_pooled(options):
+    x, y = batch_of((9, 12)), torch.tensor([0, 1, 2, 0])
+    model = AnySize()
+    mm.mixed_loss(model, mm.PuzzleMix(k=2, saliency_pool=3, **options), x, y)
+    assert [shape for shape, _ in model.seen] == [(4, 3, 9, 12), (8, 3, 9, 12)]
+    with pytest.raises(ValueError, match="saliency_pool must be a whole number, at least 1, or None, got 0"):
+        mm.PuzzleMix(saliency_pool=0)
+
+
 @pytest.mark.parametrize(("scale", "factor"), [("plain", 0.3), ("per_class", 2 * 0.3 / 3)])
 def test_clean_weight_adds_the_clean_loss(scale, factor):
     x = batch_of((9, 12))

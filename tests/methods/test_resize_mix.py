@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 
 import box_family_oracles as slow
 import multimix as mm
-from multimix.geometry.boxes import roaming_boxes
+from multimix.geometry.resized import roaming_boxes
 from multimix.methods.resize_mix import ResizeMix
 from oracles import seeded
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 import multimix as mm
 import saliency_family_oracles as slow
 from batches import batch
-from multimix.geometry.translated import best_shift, covered, random_shifts, translated, with_mean_1
+from multimix.geometry import translated_kernel
+from multimix.geometry.translated import best_shift, by_cell, cell_sides, covered, random_shifts, translated, with_mean_1
 from multimix.methods.sage import SAGE
 from oracles import seeded
 from salient import CLASSES, Network, images, labels
@@ -62,6 +64,82 @@ def test_the_chosen_offset_is_the_best_of_all_candidates():
         assert chosen >= max(scores) - 1e-6
         assert chosen >= scores[0] - 1e-6, "never worse than staying, if staying is among them"
     assert any(shift != (0, 0) for shift in map(tuple, found.tolist()))
+
+
+CUTS = [((9, 14), (3, 4)), ((8, 8), (2, 2)), ((13,), (4,)), ((3, 6, 9), (1, 2, 3)), ((4, 3), (1, 1))]
+
+
+@pytest.mark.parametrize(("size", "sides"), CUTS, ids=str)
+@pytest.mark.parametrize("lam", [[0.4], LAM], ids=["K = 1", "K = 5"])
+@pytest.mark.parametrize("stay", [True, False])
+def test_by_cells_the_best_candidate_on_the_pooled_grid_is_found(monkeypatch, size, sides, lam, stay):
+    monkeypatch.setattr("multimix.geometry.translated.CELLS", 4)
+    assert cell_sides(torch.Size(size)) == sides
+    drawn = []
+    monkeypatch.setattr("multimix.methods.sage.random_shifts", lambda *given: drawn.append(random_shifts(*given)) or drawn[-1])
+    x, s, partner = inputs(size=size), maps(4, size, holes=0.4), torch.tensor([2, 1, 3, 0])
+    method = SAGE(k=len(lam), positions=0.3, stay=stay, bound=0.9)
+    given = {"saliency": s, "partner": partner, "lam": lam}
+    plan = method.plan(x, generator=seeded(3), **given)
+    in_pixels = replace(method, search="pixels").plan(x, generator=seeded(3), **given)
+    assert drawn[0] == drawn[1], "the candidates are those of the published search"
+    candidates = [(0,) * len(size)] * stay + drawn[0]
+    smooth = [slow.smooth_map(of, 5, 1.0) for of in s]
+    rhos = [0.9 * (1 - step) for step in lam]
+    for i in (0, 2, 3):
+        found = candidates.index(tuple(plan.shift[i].tolist()))
+        scores = slow.best_by_cells(smooth[i], smooth[partner[i]], rhos, candidates, sides)
+        assert scores[found] >= max(scores) - 1e-6
+        cell = slow.nearest_cells(candidates[found], sides)
+        assert found == min(n for n, shift in enumerate(candidates) if slow.nearest_cells(shift, sides) == cell), (
+            "the first drawn"
+        )
+        of_pixels = slow.sage_pair(smooth[i], smooth[partner[i]], rhos, candidates)[2]
+        assert of_pixels[candidates.index(tuple(in_pixels.shift[i].tolist()))] >= max(of_pixels) - 1e-6
+    if max(sides) == 1:
+        assert torch.equal(plan.shift, in_pixels.shift)
+
+
+@pytest.mark.parametrize("pairs", [1, 70])
+@pytest.mark.parametrize("rho", [[[0.4]], [[0.6], [0.3], [0.05]]], ids=["K = 1", "K = 3"])
+def test_scores_of_all_translations_of_any_number_of_pairs(pairs, rho):
+    size, rho = (3, 4), torch.tensor(rho, dtype=torch.float64)
+    shifts = [(a, b) for a in range(-3, 4) for b in range(-4, 5)]
+    own, pair = with_mean_1(maps(pairs, size, 1, holes=0.3)), with_mean_1(maps(pairs, size, 2, holes=0.3))
+    found = translated_kernel.gains(own, pair, rho, shifts) / 12  # maps of the oracle sum to 1
+    for i in {0, pairs // 2, pairs - 1}:
+        _, _, scores = slow.sage_pair(own[i] / own[i].sum(), pair[i] / pair[i].sum(), rho.flatten().tolist(), shifts)
+        torch.testing.assert_close(found[:, i], torch.tensor(scores).double() - float(rho.sum()), atol=1e-6, rtol=1e-5)
+
+
+def test_both_ways_of_searching_agree():
+    """The compiled one of a CPU and that of other devices, which is also the way of numbers that a graph watches."""
+    own, pair = with_mean_1(maps(9, (6, 5), 1)), with_mean_1(maps(9, (6, 5), 2))
+    rho, shifts = torch.rand(3, 9, generator=seeded(2)), random_shifts(40, torch.Size((6, 5)), seeded(3))
+    compiled = best_shift(own, pair, rho, shifts)
+    assert torch.equal(best_shift(own.clone().requires_grad_(), pair, rho, shifts), compiled)
+
+
+@pytest.mark.parametrize("size", [(5, 7), (9,), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_samples_are_mixed_pair_by_pair(monkeypatch, size, last, dtype):
+    monkeypatch.setattr("multimix.geometry.translated.PAIR_BY_PAIR", 1)
+    x, s, partner = inputs(batch=5, size=size, dtype=dtype), maps(5, size, holes=0.4), torch.tensor([2, 1, 3, 0, 2])
+    if last and len(size) > 1:
+        x = x.contiguous(memory_format=torch.channels_last if len(size) == 2 else torch.channels_last_3d)
+    for per_pair in (False, True):
+        plan = SAGE(k=3, bound=1.0, per_pair=per_pair).plan(x, saliency=s, partner=partner, generator=seeded(3))
+        moves = torch.tensor([[1, -1, 2], [0, 0, 0], [-1, 2, -3], [0, 2, 0], [1, 0, -1]])
+        plan = replace(plan, shift=moves[:, -len(size) :])
+        found = plan.mix(x)
+        assert found.stride()[1:] == x.stride()[1:]
+        torch.testing.assert_close(found, plan.mix(x.clone().requires_grad_()).detach())
+        out = torch.full_like(found, torch.nan)
+        assert torch.equal(plan.mix(x, out=out), found)
+        away = ~covered(plan.shift, plan.size)
+        for step in found.chunk(3):
+            assert torch.equal(step.movedim(1, -1)[away], x.movedim(1, -1)[away])
 
 
 def test_masks_are_ordered_and_the_target_is_their_mean():
@@ -114,8 +192,7 @@ def test_both_ends():
 def test_how_many_offsets(monkeypatch):
     counts = []
     monkeypatch.setattr(
-        "multimix.methods.sage.best_shift",
-        lambda own, pair, rho, shifts: counts.append(len(shifts)) or torch.zeros(len(own), dtype=torch.int64),
+        "multimix.methods.sage.by_cell", lambda shifts, sides: counts.append(len(shifts)) or by_cell(shifts, sides)
     )
     for size, options in (
         ((32, 32), {}),
@@ -127,6 +204,10 @@ def test_how_many_offsets(monkeypatch):
         x = torch.zeros(1, 1, *size)
         SAGE(**options).plan(x, saliency=torch.ones(1, *size), generator=seeded(0))
     assert counts == [40, 39, 1, 78, 2]
+
+
+def test_cells_are_pixels_up_to_32_and_then_as_small_as_can_be():
+    assert [cell_sides(torch.Size((side,)))[0] for side in (1, 32, 33, 64, 65, 224, 299)] == [1, 1, 2, 2, 3, 7, 10]
 
 
 def test_law_of_the_share():
@@ -183,7 +264,7 @@ def gradients(model, loss):
 
 
 def hinge(logits, target):
-    return (logits - 3 * target).square().mean()
+    return (logits - 3 * target.to(logits.dtype)).square().mean()  # a multiple of a float32 would be rounded
 
 
 @pytest.mark.parametrize("loss", [mm.soft_cross_entropy, mm.softmax_bce, hinge])
@@ -257,6 +338,7 @@ def test_batch_of_one_and_constant_images():
         ({"positions": -0.1}, "positions must lie in 0 … 1, got -0.1"),
         ({"blur_size": 4}, "blur_size must be an odd number of places, 1 for no blur, got 4"),
         ({"blur_sigma": 0.0}, "blur_sigma must be finite and above 0, got 0.0"),
+        ({"search": "blocks"}, "no search 'blocks'; there are cells, pixels"),
         ({"saliency_mode": "both"}, "no saliency_mode 'both'; there are train, eval"),
         (
             {"saliency_mode": "eval", "update_ratio": 0.5},

@@ -23,11 +23,29 @@ class Step(NamedTuple):
 def mixed_targets(target: Tensor, num_classes: int, own: Sequence[Any], smoothing: float) -> Tensor:
     """Soft targets of all interpolations, the first below the second; ``own`` are weights of the samples themselves."""
     off = smoothing / num_classes
-    first = torch.full((len(target), num_classes), off, device=target.device)
-    first.scatter_(1, target.long().view(-1, 1), 1.0 - smoothing + off)
-    second = first.flip(0)
-    mixed = [first * one + second * (1.0 - one) for one in own]
-    return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+    hot = torch.full((len(target), num_classes), off, device=target.device)
+    hot.scatter_(1, target.long().view(-1, 1), 1.0 - smoothing + off)
+    if isinstance(own[0], Tensor):
+        hot = hot.to(torch.result_type(hot, own[0]))
+    rows, parts = repeated(hot, len(own))
+    for part, one in zip(parts, own, strict=True):
+        blend_reversed(part, one)
+    return rows
+
+
+def repeated(x: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
+    """``[K·B, …]``, ``k`` copies of ``x [B, …]``, and each of them, to be written to; ``x`` itself for one."""
+    if k == 1:
+        return x, [x]
+    rows = torch.cat([x] * k)
+    steps = rows.view(k, *x.shape)
+    return rows, [steps[i] for i in range(k)]
+
+
+def blend_reversed(x: Tensor, own: Any) -> None:
+    """Mix ``x`` in place with itself in reverse order; rounded after every step, as timm's is."""
+    other = x.flip(0).mul_(1.0 - own)
+    x.mul_(own).add_(other)
 
 
 def draw_batch(options: Any, shape: Sequence[int]) -> list[Step] | None:
@@ -37,9 +55,9 @@ def draw_batch(options: Any, shape: Sequence[int]) -> list[Step] | None:
     both = options.mixup_alpha > 0 and options.cutmix_alpha > 0
     cut = np.random.rand() < options.switch_prob if both else options.mixup_alpha <= 0  # noqa: NPY002
     alpha = options.cutmix_alpha if cut else options.mixup_alpha
-    own = _descending(np.random.beta(alpha, alpha, size=options.k))  # noqa: NPY002
-    # Plain numbers, as one draw would be: arrays of one may round differently.
-    weights = [float(one) for one in own]
+    # One by one: plain numbers, and less work than arrays of a few.
+    weights = [np.random.beta(alpha, alpha) for _ in range(options.k)]  # noqa: NPY002
+    weights.sort(reverse=True)
     if weights == [1.0]:
         return None
     return draw_boxes(options, shape, weights) if cut else [Step(one) for one in weights]

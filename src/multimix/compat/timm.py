@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import one_pass
 from ..checks import check_choice, check_whole
-from ._timm_draws import Step, draw_batch, draw_samples, mixed_targets
+from ..mixing import can_write_in_place
+from ._timm_draws import Step, blend_reversed, draw_batch, draw_samples, mixed_targets, repeated
 
 MODES = ("batch", "pair", "elem")
 
@@ -62,30 +64,27 @@ class Mixup:
         self.k = k
 
     def __call__(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        if len(x) % 2:
-            raise ValueError(f"the batch must have an even number of samples, as for timm, got {len(x)}")
-        if target.shape != (len(x),):
-            raise ValueError(
-                f"target must be class indices [{len(x)}], got {list(target.shape)}; multimix.Mix takes soft targets"
-            )
+        batch = len(x)
+        if batch % 2:
+            raise ValueError(f"the batch must have an even number of samples, as for timm, got {batch}")
+        if target.shape != (batch,):
+            raise ValueError(f"target must be class indices [{batch}], got {list(target.shape)}; multimix.Mix takes soft targets")
         if self.mode == "batch":
-            mixed, own = self._mix_batch(x)
-        else:
-            mixed, own = self._mix_samples(x)
+            return self._mix_batch(x, target)
+        mixed, own = self._mix_samples(x)
         return mixed, mixed_targets(target, self.num_classes, own, self.label_smoothing)
 
-    def _mix_batch(self, x: Tensor) -> tuple[Tensor, list[Any]]:
+    def _mix_batch(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         steps = draw_batch(self, x.shape)
+        own = [1.0] if steps is None else [step.own for step in steps]
+        # The targets first: mixing x empties the caches of all that is small.
+        targets = mixed_targets(target, self.num_classes, own, self.label_smoothing)
         if steps is None:
-            return x, [1.0]
-        if self.k == 1:
-            _mix_in_place(x, steps[0])
-            return x, [steps[0].own]
-        # Before any row is overwritten.
-        copies = [x.clone() for _ in steps]
-        for copy, step in zip(copies, steps, strict=True):
-            _mix_in_place(copy, step)
-        return torch.cat(copies), [step.own for step in steps]
+            return x, targets
+        rows, parts = repeated(x, self.k)
+        for part, step in zip(parts, steps, strict=True):
+            _mix_in_place(part, step)
+        return rows, targets
 
     def _mix_samples(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """A draw for every sample, or in mode pair for every two that are each other's partners."""
@@ -115,9 +114,8 @@ def _mix_in_place(x: Tensor, step: Step) -> None:
         top, bottom, left, right = step.box
         # A copy of the box alone: the flipped batch would be five times as much.
         x[:, :, top:bottom, left:right] = x[:, :, top:bottom, left:right].flip(0)
-    else:
-        other = x.flip(0).mul_(1.0 - step.own)
-        x.mul_(step.own).add_(other)
+    elif not (one_pass.is_time() and can_write_in_place(x) and one_pass.blend_reversed(x, step.own)):
+        blend_reversed(x, step.own)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..checks import check_number, check_whole
+from ..checks import can_inspect, check_number, check_whole
 
 LabelsGetter = Callable[[Any], Any]
 
@@ -91,8 +91,8 @@ class _Transform(nn.Module):
         if not isinstance(labels, Tensor) or labels.ndim not in (1, 2):
             shape = list(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
             raise ValueError(f"labels must be a tensor of classes [B] or of probabilities [B, C], got {shape}")
-        if labels.ndim == 1 and self.num_classes is None:
-            raise ValueError("num_classes must be given for labels that are class indices")
+        if labels.ndim == 1:
+            _check_indices(labels, self.num_classes)
         if labels.ndim == 2 and self.num_classes not in (None, labels.shape[1]):
             raise ValueError(f"labels must have num_classes = {self.num_classes} columns, got {labels.shape[1]}")
 
@@ -155,6 +155,17 @@ def _images(flat: list[Any]) -> list[Tensor]:
             return wrapped
     plain = [leaf for leaf in flat if isinstance(leaf, Tensor)]
     return plain[:1]
+
+
+def _check_indices(labels: Tensor, num_classes: int | None) -> None:
+    if num_classes is None:
+        raise ValueError("num_classes must be given for labels that are class indices")
+    if labels.dtype != torch.int64:
+        raise ValueError(f"labels [B] must be class indices of type int64, got {labels.dtype}; use labels.long()")
+    if len(labels) and can_inspect(labels):
+        low, high = (int(end) for end in labels.aminmax())
+        if low < 0 or high >= num_classes:
+            raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {low} … {high}")
 
 
 def _check_image(image: Tensor, count: int) -> None:

@@ -3,16 +3,18 @@
 For signals, images and volumes.
 """
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import lru_cache, partial
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from .. import one_pass
 from ..devices import widest_float
-from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, chain, into, mix, mixed_batch, rows_like
+from ..mixing import AtOnce, by_step, can_write_in_place, chain, filled_at_once, into, is_small, mixed_batch, rows_like
 from ..plan import PairPlan, check_size
 
 Fit = Literal["clip", "shift"]
@@ -35,7 +37,8 @@ def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit,
     the origin on average, while shifted edges are rounded to the nearest, so that no border is favoured. On the ``integer``
     grid (the original code) centres and half sides are whole numbers, so every unclipped side of a clipped box is even.
     """
-    # In NumPy, whose calls are quicker than torch's where there is next to nothing to compute.
+    if lam.shape[1] == center.shape[0] == 1:
+        return _one_centre(lam.tolist(), center.tolist()[0], size, fit, grid)
     sides, middle = _sides(tuple(size)).numpy(), center.numpy()
     side = sides * lam.numpy()[..., None] ** (1 / len(size))
     if fit == "shift":
@@ -48,6 +51,29 @@ def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit,
         low = np.minimum(np.maximum(middle - half, 0), sides)
         high = np.minimum(np.maximum(middle + half, 0), sides)
     return torch.from_numpy(low.astype(np.int64)), torch.from_numpy(high.astype(np.int64))
+
+
+def _one_centre(
+    lam: list[list[float]], center: list[float], size: tuple[int, ...], fit: Fit, grid: Grid
+) -> tuple[Tensor, Tensor]:
+    """:func:`centered_boxes` that a whole batch shares, in Python's numbers: calls take longer than the work."""
+    lows, highs, power = [], [], 1 / len(size)
+    for (share,) in lam:
+        for side, middle in zip(size, center, strict=True):
+            length = side * share**power
+            if fit == "shift":
+                length = round(length)
+                low = middle - length // 2 if grid == "integer" else math.floor(middle - length / 2 + 0.5)
+                low = min(max(low, 0), side - length)
+                high = low + length
+            else:
+                half = math.floor(length) // 2 if grid == "integer" else length / 2
+                low, high = min(max(middle - half, 0), side), min(max(middle + half, 0), side)
+            lows.append(int(low))
+            highs.append(int(high))
+    shape = len(lam), 1, len(size)
+    both = [torch.from_numpy(np.array(edges, np.int64).reshape(shape)) for edges in (lows, highs)]
+    return both[0], both[1]
 
 
 def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
@@ -82,13 +108,22 @@ class BoxPlan(PairPlan):
         check_size(z, self.size)
         if not can_write_in_place(z):
             return into(torch.where(inside(self.low, self.high, self.size), z[self.partner], z).flatten(0, 1), z, out)
+        out = rows_like(z, self.k) if out is None else out
+        if is_small(z) and one_pass.paste(z, self.partner, self.low, self.high, out):
+            return out
         if self.low.shape[1] == 1:
             return mixed_batch(z, self.partner, self._planes(), out)
-        if z[0].numel() < PAIR_BY_PAIR:
+        if is_small(z):
             return mixed_batch(z, self.partner, inside(self.low, self.high, self.size), out)
-        out = rows_like(z, self.k) if out is None else out
         self._paste(z, by_step(out, self.k))
         return out
+
+    def _mix_at_once(self, z: Tensor, label: Tensor | None = None, classes: int = 0) -> AtOnce | None:
+        if type(self) is not BoxPlan:
+            return None
+        check_size(z, self.size)
+        fill = partial(one_pass.paste, z, self.partner, self.low, self.high)
+        return filled_at_once(z, self.low.shape[0], fill, label, classes)
 
     def _planes(self) -> Tensor:
         """The masks ``[K, 1, 1, *size]`` of boxes that the whole batch shares: filled, which is quicker than compared."""
@@ -116,108 +151,3 @@ def _sides(size: tuple[int, ...]) -> Tensor:
 def slices(low: list[int], high: list[int]) -> tuple[slice, ...]:
     """An index into ``[B, C, *size]`` that takes the box out of every sample and channel."""
     return (slice(None), slice(None), *(slice(a, b) for a, b in zip(low, high, strict=True)))
-
-
-Resize = Literal["nearest", "bilinear"]
-
-
-class Taps(NamedTuple):
-    """What is shown along one axis: ``first`` and ``second [K, rows, side]`` are places, ``weight`` is the second's share.
-
-    ``nearest`` has no second place.
-    """
-
-    first: Tensor
-    second: Tensor | None = None
-    weight: Tensor | None = None
-
-    def of(self, k: int, row: int | slice = slice(None), places: slice = slice(None)) -> "Taps":
-        """Those of one step, row (or all rows) and run of places."""
-        first, second, weight = (None if part is None else part[k, row, places] for part in self)
-        assert first is not None
-        return Taps(first, second, weight)
-
-
-def roaming_boxes(lam: Tensor, point: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """``low, high [K, rows, d]``: boxes of sides λ^(1/d) times the image's, rounded, that lie inside it and nest.
-
-    The share of the room left of a box is that of the image left of ``point [rows, d]``, which lies in every box that is not
-    empty. For a uniform point all positions of a box are equally likely, whatever its size; a box that is only pushed back
-    inside would lie at a border most of the time.
-    """
-    sides = torch.tensor(size, dtype=torch.float64)
-    side = (sides * lam.unsqueeze(-1) ** (1 / len(size))).round()
-    low = torch.minimum((point / sides * (sides - side + 1)).floor(), sides - side)
-    return low.long(), (low + side).long()
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ResizedPlan(BoxPlan):
-    """In box ``[low, high)`` all of the partner, made smaller; outside the sample: ``low, high [K, 1 or B, d]``, nested in k."""
-
-    resize: Resize
-
-    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        return self._pasted(z, z, out)
-
-    def _pasted(self, z: Tensor, whole: Tensor, out: Tensor | None) -> Tensor:
-        """``z`` with all of ``whole[partner]``, made smaller, in its boxes."""
-        check_size(z, self.size)
-        taps = [self._taps(axis) for axis in range(len(self.size))]
-        if can_write_in_place(z) and (self.low.shape[1] == 1 or z[0].numel() >= PAIR_BY_PAIR):
-            out = rows_like(z, self.k) if out is None else out
-            self._fill(z, whole, taps, by_step(out, self.k))
-            return out
-        pair, within = whole[self.partner], inside(self.low, self.high, self.size)
-        steps = [torch.where(within[k], _resized(pair, [tap.of(k) for tap in taps]).to(z.dtype), z) for k in range(self.k)]
-        return into(torch.cat(steps), z, out)
-
-    def _fill(self, z: Tensor, whole: Tensor, taps: list[Taps], steps: Tensor) -> None:
-        """Box by box, so that only what is shown is resized: for the whole batch at once where it shares its boxes."""
-        low, high = self.low.tolist(), self.high.tolist()
-        rows = [slice(None)] if self.low.shape[1] == 1 else [slice(i, i + 1) for i in range(len(z))]
-        for k, step in enumerate(steps.unbind(0)):
-            step.copy_(z)
-            for row, samples in enumerate(rows):
-                box = slices(low[k][row], high[k][row])
-                if any(edge.start == edge.stop for edge in box[2:]):
-                    continue
-                shown = [tap.of(k, slice(row, row + 1), edge) for tap, edge in zip(taps, box[2:], strict=True)]
-                partner = self.partner[samples]
-                if len(rows) == 1:
-                    step[box] = _resized(whole, shown)[partner]
-                else:
-                    step[samples][box] = _resized(whole[partner], shown)
-
-    def _taps(self, axis: int) -> Taps:
-        """Where each place along an axis looks in the partner; outside the box, where nothing is shown, it looks anywhere."""
-        side, low = self.size[axis], self.low[..., axis, None]
-        width = (self.high[..., axis, None] - low).clamp(min=1)
-        place = torch.minimum((torch.arange(side, device=low.device) - low).clamp(min=0), width - 1)
-        if self.resize == "nearest":
-            return Taps(place * side // width)
-        # The middle of a shown place, in places of the partner; beyond the middle of the outermost one that one is shown.
-        middle = (((2 * place + 1) * side - width).to(widest_float(low.device)) / (2 * width)).clamp(0, side - 1)
-        first = middle.floor()
-        return Taps(first.long(), (first.long() + 1).clamp(max=side - 1), middle - first)
-
-
-def _resized(z: Tensor, taps: list[Taps]) -> Tensor:
-    """``z [B, C, *size]`` looked up along every axis at places ``[1 or B, places]``."""
-    half = z.dtype in (torch.float16, torch.bfloat16) and taps[0].second is not None
-    shown = z.float() if half else z  # rounded once, at the end
-    for axis, (first, second, weight) in enumerate(taps, 2):
-        near = _looked_up(shown, axis, first)
-        if second is None or weight is None:
-            shown = near
-        else:
-            along = weight.reshape(len(weight), *[1] * (axis - 1), -1, *[1] * (z.ndim - axis - 1))
-            shown = mix(near, _looked_up(shown, axis, second), along)
-    return shown.to(z.dtype)
-
-
-def _looked_up(z: Tensor, axis: int, place: Tensor) -> Tensor:
-    if len(place) == 1 and axis < z.ndim - 1:
-        return z.index_select(axis, place[0])  # whole rows; along the last axis it is slower than gathering
-    place = place.reshape(len(place), *[1] * (axis - 1), -1, *[1] * (z.ndim - axis - 1))
-    return z.gather(axis, place.expand(*z.shape[:axis], -1, *z.shape[axis + 1 :]))

@@ -8,9 +8,11 @@ import torch
 from torch import Generator, Tensor
 
 from ..devices import widest_float
-from ..mixing import by_step, can_write_in_place, into, mix, rows_like
-from ..plan import MaskPlan, check_size
+from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, chain, into, mix, rows_like
+from ..plan import PairPlan, check_size
 from ..precision import float32_or_better
+
+CELLS = 32  # along a side, at most, where translations are compared by cells
 
 
 def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
@@ -19,14 +21,14 @@ def blurred(values: Tensor, length: int, sigma: float) -> Tensor:
     At the border the weights that fall inside are made to sum to 1: an even map stays even, whatever its size.
     """
     reach = length // 2
-    weight = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(reach + 1)]
+    weight = bell(length, sigma)
     for axis in range(1, values.ndim) if reach else ():
         side = values.shape[axis]
         total, mass = torch.zeros_like(values), torch.zeros(side, dtype=values.dtype, device=values.device)
         for offset in range(max(-reach, 1 - side), min(reach, side - 1) + 1):
             here, there, kept = max(0, -offset), max(0, offset), side - abs(offset)
-            total.narrow(axis, here, kept).add_(values.narrow(axis, there, kept), alpha=weight[abs(offset)])
-            mass.narrow(0, here, kept).add_(weight[abs(offset)])
+            total.narrow(axis, here, kept).add_(values.narrow(axis, there, kept), alpha=weight[reach + offset])
+            mass.narrow(0, here, kept).add_(weight[reach + offset])
         values = total / mass.reshape(-1, *[1] * (values.ndim - axis - 1))
     return values
 
@@ -40,6 +42,22 @@ def with_mean_1(saliency: Tensor) -> Tensor:
     return (saliency / saliency.mean(axes, keepdim=True)).float()
 
 
+def smooth_maps(saliency: Tensor, length: int, sigma: float) -> Tensor:
+    """``saliency [B, *size]`` as :func:`blurred` with ``length`` and ``sigma`` and then :func:`with_mean_1` make it."""
+    saliency = float32_or_better(saliency)
+    if saliency.ndim > 3 or not can_write_in_place(saliency):
+        return with_mean_1(blurred(with_mean_1(saliency), length, sigma))
+    from .soft_kernel import smooth_planes
+
+    planes = saliency if saliency.ndim == 3 else saliency.unsqueeze(1)  # a signal is one row
+    return smooth_planes(planes, bell(length, sigma)).reshape(saliency.shape)
+
+
+def bell(length: int, sigma: float) -> list[float]:
+    """The weights of a Gaussian of ``length`` places, 1 in the middle."""
+    return [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-(length // 2), length // 2 + 1)]
+
+
 def soft_shares(own: Tensor, pair: Tensor, rho: Tensor) -> Tensor:
     """``[K, B, 1, *size]``, float32: the partner's share (1 − ρ_k) s' / (ρ_k s + (1 − ρ_k) s') at every place, for maps
     ``own, pair [B, *size]`` and the weights ``rho [K, 1 or B]`` of the sample.
@@ -48,8 +66,22 @@ def soft_shares(own: Tensor, pair: Tensor, rho: Tensor) -> Tensor:
     products vanish the share is 1 − ρ, as if both maps were alike there.
     """
     odds = (rho / (1 - rho)).float().to(own.device)
-    odds = odds.reshape(*odds.shape, *[1] * (own.ndim - 1))
-    against = odds * (own / pair)
+    if not can_write_in_place(own) or own.dtype != torch.float32:
+        return shares_by_odds(own / pair, odds)
+    from .soft_kernel import ratio_shares
+
+    share = by_step(rows_like(own, len(odds)), len(odds))
+    ratio_shares(own.flatten(1), pair.flatten(1), odds, share.flatten(2))
+    if not bool(((odds > 0) & odds.isfinite()).all()):
+        at_end = (odds == 0).float().reshape(*odds.shape, *[1] * (own.ndim - 1))
+        share = torch.where(share.isnan(), at_end, share)  # 0 · ∞: both products are 0
+    return share.unsqueeze(2)
+
+
+def shares_by_odds(ratio: Tensor, odds: Tensor) -> Tensor:
+    """``[K, B, 1, *size]``, float32: 1 / (1 + ``odds`` · ``ratio``), for ``odds [K, 1 or B]`` and ``ratio [B, *size]``."""
+    odds = odds.reshape(*odds.shape, *[1] * (ratio.ndim - 1))
+    against = odds * ratio
     against = torch.where(against.isnan(), odds, against)  # 0/0 and 0 · ∞: both products are 0
     return (1 / (1 + against)).unsqueeze(2)
 
@@ -68,18 +100,44 @@ def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tu
     return shifts
 
 
+def cell_sides(size: torch.Size) -> tuple[int, ...]:
+    """How many places a side of a cell has along each axis, so that there are at most ``CELLS`` of them."""
+    return tuple(-(-side // CELLS) for side in size)
+
+
+def pooled(values: Tensor, sides: tuple[int, ...]) -> Tensor:
+    """Sums of ``values [B, *size]`` over cells with ``sides``; the last of each axis may be cut short."""
+    for axis, side in enumerate(sides, start=1):
+        if side > 1:
+            count = -(-values.shape[axis] // side)
+            last = (0, 0) * (values.ndim - axis - 1) + (0, count * side - values.shape[axis])
+            values = torch.unflatten(torch.nn.functional.pad(values, last), axis, (count, side)).sum(axis + 1)
+    return values
+
+
+def by_cell(shifts: list[tuple[int, ...]], sides: tuple[int, ...]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The translations in whole cells next to ``shifts``, in the order of these, each with the first that it stands for."""
+    first: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for shift in shifts:
+        first.setdefault(tuple(round(along / side) for along, side in zip(shift, sides, strict=True)), shift)
+    return first
+
+
 def best_shift(own: Tensor, pair: Tensor, rho: Tensor, shifts: list[tuple[int, ...]]) -> Tensor:
     """``[B]``: of the translations of ``pair [B, *size]`` that under which most saliency is seen, the first of several.
 
     Seen at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) s', the moved map, summed over places and k. What
     moving changes is b (b − a) / (a + b), summed over the places that the moved partner covers.
     """
+    if can_write_in_place(own):
+        from .translated_kernel import gains
+
+        return gains(own, pair, rho, shifts).argmax(0)
     rho = rho.float().to(own.device)
     rho = rho.reshape(*rho.shape, *[1] * (own.ndim - 1))
     a_all, b_all = rho * own, (1 - rho) * pair
     axes, wide = (0, *range(2, a_all.ndim)), widest_float(own.device)
-    gains = torch.stack([_gain(*_overlap(a_all, b_all, shift)).sum(axes, dtype=wide) for shift in shifts])
-    return gains.argmax(0)
+    return torch.stack([_gain(*_overlap(a_all, b_all, shift)).sum(axes, dtype=wide) for shift in shifts]).argmax(0)
 
 
 def _gain(a: Tensor, b: Tensor) -> Tensor:
@@ -119,20 +177,65 @@ def _source(shift: Tensor, axis: int, size: torch.Size) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TranslatedPlan(MaskPlan):
-    """A share for every place of a partner that is moved by ``shift [B, d]`` places first, for all K steps alike.
+class TranslatedPlan(PairPlan):
+    """A partner that is moved by ``shift [B, d]`` places first, for all K steps alike, then shown by the ratio of two maps.
 
-    The share must be 0 where the moved partner has nothing to show.
+    Its share is 1 / (1 + ``odds`` · ``ratio``), ``odds [K, 1 or B]``, ``ratio [B, *size]``, and 0 where nothing is left of it.
     """
 
+    odds: Tensor
+    ratio: Tensor
     shift: Tensor
-    shared: ClassVar[tuple[str, ...]] = ("partner", "shift")
+    has_places = True
+    shared: ClassVar[tuple[str, ...]] = ("partner", "ratio", "shift")
+
+    @property
+    def lam(self) -> Tensor:
+        if can_write_in_place(self.ratio):
+            from .translated_kernel import mean_shares
+
+            return mean_shares(self.shift, self.ratio, self.odds)
+        return self.mask.flatten(2).mean(2, dtype=widest_float(self.ratio.device))
+
+    @property
+    def mask(self) -> Tensor:
+        here = covered(self.shift, self.size).unsqueeze(1)
+        return torch.where(here, shares_by_odds(self.ratio, self.odds), 0.0)
 
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
-        moved = translated(z[self.partner], self.shift)
         if not can_write_in_place(z):
-            return into(mix(z, moved, self.share).flatten(0, 1), z, out)
+            return into(mix(z, translated(z[self.partner], self.shift), self.mask).flatten(0, 1), z, out)
         out = rows_like(z, self.k) if out is None else out
-        torch.lerp(z, moved, self.share.to(z.dtype), out=by_step(out, self.k))
+        if z.numel() < len(z) * PAIR_BY_PAIR:
+            torch.lerp(z, translated(z[self.partner], self.shift), self.mask.to(z.dtype), out=by_step(out, self.k))
+        else:
+            self._mix_pair_by_pair(z, by_step(out, self.k))
         return out
+
+    def _mix_pair_by_pair(self, z: Tensor, out: Tensor) -> None:
+        """Fill ``out [K, B, C, *size]``: a moved partner is a part of a sample, of which no copy is needed."""
+        from .translated_kernel import shares_where_covered
+
+        own, ratio, pairs, shifts = z.unbind(0), self.ratio.unbind(0), self.partner.tolist(), self.shift.tolist()
+        odds, of_pair = self.odds.expand(-1, len(z)).t().contiguous().unbind(0), out.unbind(1)
+        room = z.new_empty(self.k * self.size.numel())  # the same for every pair: it stays in the cache
+        for i in chain(pairs):
+            inside, moved, target = own[i], own[pairs[i]], of_pair[i]
+            for axis, along in enumerate(shifts[i], start=1):
+                low, kept = max(0, along), inside.shape[axis] - abs(along)
+                for begin, length in ((0, low), (kept + low, abs(along) - low)):
+                    if length > 0:
+                        target.narrow(axis + 1, begin, length).copy_(inside.narrow(axis, begin, length))
+                inside, target = inside.narrow(axis, low, kept), target.narrow(axis + 1, low, kept)
+                moved = moved.narrow(axis, max(0, -along), kept)
+            torch.lerp(inside, moved, shares_where_covered(ratio[i], shifts[i], odds[i], room), out=target)
+
+
+def ratio_to_moved(own: Tensor, partner: Tensor, shift: Tensor) -> Tensor:
+    """``[B, *size]``: each map ``own [B, *size]`` over that of its ``partner [B]``, moved by ``shift [B, d]``."""
+    if can_write_in_place(own):
+        from .translated_kernel import ratios
+
+        return ratios(own, partner, shift)
+    return own / translated(own[partner].unsqueeze(1), shift).squeeze(1)

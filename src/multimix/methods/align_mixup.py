@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import can_inspect, check_number, check_share, check_whole, checked_result, is_transformed
-from ..mixing import into, mix
+from ..mixing import by_step, can_write_in_place, into, mix, rows_like
 from ..plan import PairPlan, SharePlan
 from ..precision import full_precision
 from .base import PairMethod, Traits
@@ -110,14 +110,16 @@ class AlignedPlan(SharePlan):
     tolerance: float
     shared: ClassVar[tuple[str, ...]] = ("partner", "sample_moves")
 
-    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
-        return checked_result(super()._mixed(z, out, large=large), "AlignMixup")
-
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         with full_precision(z):
-            start, end = self.ends(z)
+            # What lies between finite ends is finite: they are a K-th of the numbers to look at.
+            start, end = (checked_result(side, "AlignMixup") for side in self.ends(z))
             share = self.share.reshape(*self.share.shape, *[1] * (z.ndim - 1))
-            return into(mix(start, end, share).flatten(0, 1).to(z.dtype), z, out)
+            if not can_write_in_place(z):
+                return into(mix(start, end, share).flatten(0, 1).to(z.dtype), z, out)
+            out = rows_like(z, self.k) if out is None else out
+            torch.lerp(start, end, share.to(z.dtype), out=by_step(out, self.k))
+            return out
 
     def ends(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Where the K steps of ``z [B, …]`` start and end, like z but in float32 or better: A and A'Rᵀ, or A R and A'."""

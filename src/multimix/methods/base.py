@@ -18,7 +18,7 @@ from ..batch import Batch, Criterion, Mixed
 from ..checks import check_batch, check_choice, check_finite, check_share, check_whole, plain
 from ..plan import PairPlan, Plan, UnmixedPlan
 from ..saliency import input_saliency
-from ..sampling import Sampler, check_path_options, checked_partner, checked_path, drawn_path, random_partner, resolved
+from ..sampling import Sampler, check_path_options, checked_partner, checked_path, drawn_partner, drawn_path, resolved
 
 Made = TypeVar("Made", bound="PathMethod")
 PLAIN = (int, float, str, type(None))
@@ -79,6 +79,8 @@ class Method(ABC):
     name: ClassVar[str]
     layout: ClassVar[Literal["images", "points", "any"]] = "images"
     """Name and layout are set by :func:`multimix.methods.registry.register`."""
+    needs_shape_only: ClassVar[bool] = False
+    """Whether ``draw`` needs nothing but a generator and the shape of ``x``."""
     _traits: ClassVar[Traits]
     _closed_options: ClassVar[Mapping[str, tuple[Any, ...]]]
 
@@ -109,6 +111,10 @@ class Method(ABC):
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
         """The method for the next batch, or None if it stays unmixed. Choosing again draws nothing: all choices are made."""
         return self
+
+    def is_certain(self) -> bool:
+        """Whether ``choose`` draws nothing and the method stays what it is."""
+        return False
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         """What the model is asked before ``plan``: keywords that ``batch.given`` lacks, and anything that ``loss`` will need."""
@@ -201,8 +207,8 @@ class PairMethod(PathMethod):
     """K points on the way from a sample to its partner, λ_1 < … < λ_K from Beta(α, α); α = 0 is no mixing.
 
     One path serves the whole batch, as in the paper, or with ``per_pair`` every pair has its own path and geometry.
-    ``sampler`` is iid, stratified or grid (:func:`multimix.sample_path`); ``derange`` keeps samples from being their own
-    partners. ``plan`` takes ``partner [B]`` and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]`` instead of drawing them.
+    ``sampler`` is iid, stratified, antithetic or grid (:func:`multimix.sample_path`); ``derange`` keeps samples from being their
+    own partners. ``plan`` takes ``partner [B]`` and an ascending ``lam [K]``, ``[K, 1]`` or ``[K, B]`` instead of drawing them.
     """
 
     alpha: float = 1.0
@@ -216,6 +222,9 @@ class PairMethod(PathMethod):
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         return None if self.alpha == 0 else super().choose(generator=generator)
+
+    def is_certain(self) -> bool:
+        return self.p == 1 and self.alpha > 0
 
     def draw(
         self,
@@ -233,7 +242,7 @@ class PairMethod(PathMethod):
     def pairs(self, x: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
         """``partner [B]``: the caller's, or drawn."""
         if partner is None:
-            return random_partner(len(x), derange=self.derange, generator=generator)
+            return drawn_partner(x.shape[0], self.derange, generator)
         return checked_partner(partner, len(x))
 
     def path(self, x: Tensor, generator: Generator) -> Tensor:

@@ -29,6 +29,7 @@ class CutMix(PairMethod):
 
     box: Fit = "clip"
     grid: Grid = "continuous"
+    needs_shape_only = True
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "CutMix")

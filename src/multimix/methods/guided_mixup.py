@@ -9,13 +9,14 @@ from torch import Generator, Tensor
 
 from ..checks import check_spatial, checked_saliency
 from ..devices import uploaded, widest_float
-from ..geometry.translated import blurred, soft_shares, with_mean_1
+from ..geometry.translated import smooth_maps, soft_shares
 from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
 from .registry import register
 from .sage import check_blur
 
 Pairing = Literal["far", "random"]
+BLOCK, PART = 32, 4096  # rows of a product of maps, and places
 
 
 @register(
@@ -57,8 +58,7 @@ class GuidedMixup(PairMethod):
         **given: Any,
     ) -> PairPlan:
         check_spatial(x, "GuidedMixup")
-        even = with_mean_1(checked_saliency(given.pop("saliency"), x))
-        saliency = with_mean_1(blurred(even, self.blur_size, self.blur_sigma))
+        saliency = smooth_maps(checked_saliency(given.pop("saliency"), x), self.blur_size, self.blur_sigma)
         if partner is None and self.pairing == "far":
             partner = far_partner(saliency, generator)
         return super().draw(x, generator=generator, saliency=saliency, partner=partner, lam=lam, **given)
@@ -76,9 +76,7 @@ def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     Maps that are equally far are taken in a random order. Nobody is its own partner in a batch of two or more.
     """
     order = torch.randperm(len(maps), generator=generator)
-    flat = maps.flatten(1).to(widest_float(maps.device))
-    flat = flat - flat.mean(0)  # the squares below then lose no digits to what all maps have in common
-    products = flat @ flat.T
+    products = _products(maps.flatten(1))
     squares = products.diagonal()
     far = (squares + squares.unsqueeze(1) - 2 * products).cpu()[order][:, order].fill_diagonal_(-1.0)
     here = first = int(far.argmax()) // len(maps)
@@ -90,3 +88,18 @@ def far_partner(maps: Tensor, generator: Generator) -> Tensor:
         here = there
     partner[order[here]] = order[first]
     return partner
+
+
+def _products(rows: Tensor) -> Tensor:
+    """The scalar products of all ``rows``, less a number that they have in common, to which squares would lose digits."""
+    wide, common = widest_float(rows.device), rows.mean()
+    if rows.device.type != "cpu":
+        rows = rows.to(wide) - common
+        return rows @ rows.T
+    # In parts that stay in the cache, and little more than one half of them, since they are symmetric.
+    products = rows.new_zeros(len(rows), len(rows), dtype=wide)
+    for part in torch.split(rows, PART, 1):
+        part = part.to(wide) - common
+        for start in range(0, len(rows), BLOCK):
+            products[start : start + BLOCK, start:].addmm_(part[start : start + BLOCK], part[start:].T)
+    return products.triu_().add_(products.triu(1).T)

@@ -21,5 +21,7 @@ from .registry import register
 class InputMixup(PairMethod):
     """x̂_k = (1 − λ_k) x + λ_k x', for samples of any shape."""
 
+    needs_shape_only = True
+
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         return SharePlan(partner=partner, share=lam, size=x.shape[2:])

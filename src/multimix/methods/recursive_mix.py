@@ -11,7 +11,8 @@ from torch import Generator, Tensor, nn
 from ..batch import Batch, Criterion, Mixed
 from ..checks import can_inspect, check_number, check_share, check_spatial, is_large
 from ..devices import widest_float
-from ..geometry.boxes import Fit, Grid, Resize, ResizedPlan, centered_boxes, random_center
+from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
+from ..geometry.resized import Resize, ResizedPlan
 from ..hooks import MixingError, named_layer, unwrapped
 from ..mixing import mix
 from ..plan import PairPlan

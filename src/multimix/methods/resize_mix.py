@@ -6,7 +6,8 @@ from typing import Literal
 from torch import Generator, Tensor
 
 from ..checks import Range, between, check_spatial, checked_range
-from ..geometry.boxes import Grid, Resize, ResizedPlan, centered_boxes, random_center, roaming_boxes
+from ..geometry.boxes import Grid, centered_boxes, random_center
+from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
 from ..plan import PairPlan
 from .base import PairMethod
 from .registry import register

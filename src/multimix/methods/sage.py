@@ -14,12 +14,12 @@ from ..devices import uploaded
 from ..geometry.translated import (
     TranslatedPlan,
     best_shift,
-    blurred,
-    covered,
+    by_cell,
+    cell_sides,
+    pooled,
     random_shifts,
-    soft_shares,
-    translated,
-    with_mean_1,
+    ratio_to_moved,
+    smooth_maps,
 )
 from ..plan import PairPlan
 from ..precision import float32_or_better
@@ -28,6 +28,7 @@ from .base import PairMethod, Traits
 from .registry import Look, register
 
 SaliencyMode = Literal["train", "eval"]
+Search = Literal["cells", "pixels"]
 
 
 @register(
@@ -56,7 +57,9 @@ class SAGE(PairMethod):
 
     ρ_k = ``bound`` · (1 − λ_k). s is the gradient's mean absolute value over channels, blurred by a Gaussian of ``blur_size``
     places and width ``blur_sigma``, with sum 1. One translation τ per pair serves all K: of a random share ``positions`` of all,
-    and of none if ``stay``, the one under which most saliency is seen, summed over k. Where τ(x') has nothing to show x stays.
+    and of none if ``stay``, the one under which most saliency is seen, summed over k, the first of several. Where τ(x') has
+    nothing to show x stays. ``search="cells"`` compares translations on maps pooled to at most 32 cells a side, each brought to
+    the next whole cell; ``"pixels"`` on the maps as they are, as published, which is the same up to 32 places a side.
 
     With ``update_ratio`` u below 1 the loss is (1 − u) times the clean one and u times the mixed one, by
     :func:`multimix.mixed_loss`. ``saliency_mode="train"`` asks the model in the mode it is in, as the authors do, so batch norm
@@ -66,6 +69,7 @@ class SAGE(PairMethod):
     bound: float = 0.6
     positions: float = 0.01
     stay: bool = True
+    search: Search = "cells"
     blur_size: int = 5
     blur_sigma: float = 1.0
     update_ratio: float = 1.0
@@ -114,16 +118,17 @@ class SAGE(PairMethod):
         shifts = random_shifts(count, size, generator)
         if self.stay:
             shifts = [(0,) * len(size), *shifts]
+        sides = cell_sides(size) if self.search == "cells" else (1,) * len(size)
+        tried = by_cell(shifts, sides)
         partner, rho, table, itself = uploaded(
-            x.device, partner, self.bound * (1 - lam), torch.tensor(shifts), partner == torch.arange(len(x))
+            x.device, partner, self.bound * (1 - lam), torch.tensor(list(tried.values())), partner == torch.arange(len(x))
         )
-        own = with_mean_1(blurred(with_mean_1(checked_saliency(saliency, x)), self.blur_size, self.blur_sigma))
-        pair = own[partner]
-        best = table[best_shift(own, pair, rho, shifts)]
+        own = smooth_maps(checked_saliency(saliency, x), self.blur_size, self.blur_sigma)
+        coarse = pooled(own, sides)
+        best = table[best_shift(coarse, coarse[partner], rho, list(tried))]
         shift = torch.where(itself.unsqueeze(1), 0, best)  # a sample that is its own partner stays as it is
-        share = soft_shares(own, translated(pair.unsqueeze(1), shift).squeeze(1), rho)
-        share = torch.where(covered(shift, size).unsqueeze(1), share, 0.0)
-        return TranslatedPlan(partner=partner, size=size, share=share, shift=shift)
+        odds = (rho / (1 - rho)).float()
+        return TranslatedPlan(partner=partner, size=size, odds=odds, ratio=ratio_to_moved(own, partner, shift), shift=shift)
 
 
 def check_blur(length: int, sigma: float) -> None:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from ..checks import check_choice, check_spatial, checked_numbers, checked_saliency, per_channel
 from ..devices import widest_float
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
+from ..mixing import can_write_in_place
 from ..plan import PairPlan
 from .base import PairMethod, Traits
 from .registry import register
@@ -21,7 +22,6 @@ SURROUNDS = (12, 24, 48, 28, 56, 112)
 
 # Of a map in 0 … 2: far above what rounding does, so that places which are equally salient tie, far below what anybody can see.
 DIGITS = 9
-PART = 2**15
 
 
 def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: float | tuple[float, ...] | None = None) -> Tensor:
@@ -36,8 +36,12 @@ def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: floa
     ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels; without ``std`` each sample is stretched to
     0 … 1, which weighs the channels as they come. Detached, in float64 where the device has it.
     """
-    # On the CPU in parts that stay in the cache; an accelerator is told everything once.
-    parts = torch.split(x.detach(), max(1, PART // x[0, 0].numel()) if x.device.type == "cpu" else len(x))
+    x = x.detach()
+    x = x if x.dtype == torch.float64 else x.float()
+    if x.ndim < 5 and can_write_in_place(x):
+        return _compiled_maps(x, mean, std)
+    # Volumes on the CPU one by one; an accelerator is told everything once.
+    parts = torch.split(x, 1 if x.device.type == "cpu" else len(x))
     return torch.cat([_map(_blurred(_blurred(_grey(part.to(widest_float(x.device)), mean, std)))) for part in parts])
 
 
@@ -46,19 +50,41 @@ def peaks(saliency: Tensor) -> Tensor:
     size = saliency.shape[1:]
     flat = saliency.flatten(1)
     first = flat.argmax(1)
-    low, high = flat.aminmax(dim=1)
+    even = flat.amin(1) == flat.amax(1)
     place = []
     for side in reversed(size):
-        place.append(torch.where(low == high, side // 2, first % side))
+        place.append(torch.where(even, side // 2, first % side))
         first = first // side
     return torch.stack(place[::-1], 1)
+
+
+def _compiled_maps(x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None) -> Tensor:
+    """The maps of signals and images on the CPU."""
+    from .fine_saliency_kernel import fine_maps
+
+    x = x.contiguous()
+    images = x if x.ndim == 4 else x.unsqueeze(2)  # a signal is one row
+    low, span = x.new_zeros(len(x)), x.new_ones(len(x))
+    scale, shift = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
+    if std is None:
+        low, high = (found.double() for found in (x.flatten(1).amin(1), x.flatten(1).amax(1)))
+        span = (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+    else:
+        scale, shift = (
+            per_channel(name, value, x).flatten().expand(x.shape[1]) for name, value in (("std", std), ("mean", mean))
+        )
+    return fine_maps(images, low, span, scale, shift, _surrounds(x.shape[2:]), DIGITS).reshape(len(x), *x.shape[2:])
+
+
+def _surrounds(size: torch.Size) -> Counter[int]:
+    """How far surrounds reach, and how often: one that reaches over all of the image is the same for every n."""
+    return Counter(min(n, max(size)) for n in SURROUNDS)
 
 
 def _map(grey: Tensor) -> Tensor:
     """S of blurred grey images ``[B, *size]``; the sum over a surround is read off the integral image at its corners."""
     size = grey.shape[1:]
-    # A surround that reaches over all of the image is the same for every n, so it is taken once, with its count.
-    surrounds = Counter(min(n, max(size)) for n in SURROUNDS)
+    surrounds = _surrounds(size)
     margin = max(surrounds)
     integral = grey
     for axis in range(1, grey.ndim):

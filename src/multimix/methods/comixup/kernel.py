@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import inner, kernel
-from .blocks import Board, solve_board
+from .blocks import solve_board
+from .board import Board, Ints
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 EXTRA = 3  # labels that show two inputs half and half
@@ -39,8 +39,10 @@ class Weights(NamedTuple):
 class Part(NamedTuple):
     """A part at work: m inputs, m outputs of N blocks, two inputs for each block (twice the same if it shows one)."""
 
-    base: Floats  # [m, N]: what input k costs at block i
+    base: Floats  # [N, m]: what input k costs at block i
     whole: Ints  # the same as whole numbers
+    least: Ints  # [m]: of an input, over the blocks
+    most: Ints
     affinity: Floats
     first: Ints  # [m, N] by output, as is second
     second: Ints
@@ -82,13 +84,21 @@ def solve_parts(
             if k > 0 and weights.fresh:
                 part.first[:] = start[low:high]
                 part.second[:] = start[low:high]
-            for a in range(m):
-                for i in range(blocks):
-                    part.base[a, i] = tilt[k, low + a] - held[low + a, i]
-                    part.whole[a, i] = np.int64(np.rint(part.base[a, i] * weights.scale))
+            fill_base(part, held[low:high], tilt[k, low:high], weights.scale)
             solve_part(part, board, weights, k > 0 and not weights.fresh, exact[p])
             first[k, low:high] = part.first
             second[k, low:high] = part.second
+
+
+@inner
+def fill_base(part: Part, held: Floats, tilt: Floats, scale: float) -> None:
+    """What every input costs at every block, as it is and as a whole number."""
+    base, whole, least, most = part.base, part.whole, part.least, part.most
+    for a in range(len(tilt)):
+        for i in range(len(base)):
+            base[i, a] = tilt[a] - held[a, i]
+            whole[i, a] = np.int64(np.rint(base[i, a] * scale))
+        least[a], most[a] = whole[:, a].min(), whole[:, a].max()
 
 
 @inner
@@ -96,8 +106,10 @@ def new_part(start: Ints, affinity: Floats, beside: Ints) -> Part:
     """Memory for one part, its outputs as they start."""
     m, blocks = start.shape
     return Part(
-        np.empty((m, blocks)),
-        np.empty((m, blocks), np.int64),
+        np.empty((blocks, m)),
+        np.empty((blocks, m), np.int64),
+        np.empty(m, np.int64),
+        np.empty(m, np.int64),
         affinity,
         start.copy(),
         start.copy(),
@@ -119,18 +131,21 @@ def new_board(blocks: int, labels: int, beside: Ints) -> Board:
         np.zeros((labels, labels), np.int64),
         beside,
         np.zeros(blocks, np.int64),
+        np.zeros(labels, np.int64),
         np.zeros((blocks, labels), np.int64),
         np.zeros(blocks, np.int64),
         np.zeros((blocks, labels), np.uint8),
         np.zeros(blocks, np.int64),
+        np.zeros(blocks, np.uint8),
         np.zeros(blocks, np.int64),
         np.zeros(MOST_STATES, np.int64),
         np.zeros(MOST_STATES, np.int64),
+        np.zeros((2, MOST_STATES), np.int64),
         np.empty(blocks * MOST_STATES, np.uint8),
         np.zeros(16, np.int64),
         np.zeros((blocks, 20), np.int64),
         np.zeros(blocks, np.int64),
-        np.zeros((8, blocks), np.int64),
+        np.zeros((9, blocks), np.int64),
     )
 
 
@@ -174,11 +189,11 @@ def run_sweep(part: Part, board: Board, weights: Weights, soft: bool, descent: b
     first, second = np.empty_like(part.first[0]), np.empty_like(part.first[0])
     for j in range(len(part.first)):
         first[:], second[:] = part.first[j], part.second[j]
-        own = output_cost(part, weights, j)
+        own = output_cost(part, weights, j) if descent else 0.0
         take_output(part, j)
-        labels = fill_board(part, board, weights, j, soft)
+        active = fill_board(part, board, weights, j, soft)
         exact[0] += 1
-        exact[1] += solve_board(board, labels, len(part.total))
+        exact[1] += solve_board(board, active, len(part.total))
         read_board(part, board, j)
         count_output(part, j)
         if not descent:
@@ -195,27 +210,58 @@ def run_sweep(part: Part, board: Board, weights: Weights, soft: bool, descent: b
 
 
 @inner
-def fill_board(part: Part, board: Board, weights: Weights, j: int, soft: bool) -> int:
-    """Costs, borders and starting labels of output j; the number of its labels."""
-    m, blocks = part.base.shape
+def fill_board(part: Part, board: Board, weights: Weights, j: int, soft: bool) -> Any:
+    """Costs, borders and starting labels of output j; the number of labels that may be best somewhere."""
+    blocks, m = part.base.shape
     fill_push(part, weights, j)
     pairs = find_parents(part, j) if soft else 0
     bonus = np.int64(np.rint(weights.bonus * weights.scale))
+    fill_borders(board.near, part.parents, m, pairs, weights)
+    active = list_active(part, board, pairs, bonus)
+    cost, whole, push, parents, label = board.cost, part.whole, part.push, part.parents, board.label
+    first, second = part.first[j], part.second[j]
     for i in range(blocks):
         for k in range(m):
-            board.cost[i, k] = part.whole[k, i] + part.push[k]
+            cost[i, k] = whole[i, k] + push[k]
+        label[i] = first[i]
         for e in range(pairs):
-            board.cost[i, m + e] = (board.cost[i, part.parents[e, 0]] + board.cost[i, part.parents[e, 1]]) // 2 - bonus
-        board.label[i] = part.first[j, i]
-        for e in range(pairs):
-            if part.first[j, i] == part.parents[e, 0] and part.second[j, i] == part.parents[e, 1]:
-                board.label[i] = m + e
+            a, b = parents[e, 0], parents[e, 1]
+            cost[i, m + e] = (cost[i, a] + cost[i, b]) // 2 - bonus
+            if first[i] == a and second[i] == b:
+                label[i] = m + e
+    return active
+
+
+@inner
+def list_active(part: Part, board: Board, pairs: int, bonus: int) -> int:
+    """The number of labels that may be best at some block, put into ``board.active``: most inputs are shown by others already."""
+    least, push, active = part.least, part.push, board.active
+    m = len(push)
+    bound = part.most[0] + push[0]
+    for k in range(1, m):
+        bound = min(bound, part.most[k] + push[k])
+    bound += 4 * board.near[0, 1] if m > 1 else 0
+    count = 0
+    for k in range(m + pairs):
+        if k < m:
+            lowest = least[k] + push[k]
+        else:
+            a, b = part.parents[k - m, 0], part.parents[k - m, 1]
+            lowest = (least[a] + push[a] + least[b] + push[b]) // 2 - bonus
+        if lowest <= bound:
+            active[count] = k
+            count += 1
+    return count
+
+
+@inner
+def fill_borders(near: Ints, parents: Ints, m: int, pairs: int, weights: Weights) -> None:
+    """Borders between labels; those of one input each are filled once."""
     quarter = np.int64(np.rint(weights.beta * weights.scale / 4))
-    for a in range(m + pairs):
+    begin = m if near[0, min(1, m - 1)] == 4 * quarter else 0
+    for a in range(begin, m + pairs):
         for b in range(a + 1):
-            parts = border(a, b, m, part.parents, weights.own_borders)
-            board.near[a, b] = board.near[b, a] = parts * quarter
-    return int(m + pairs)
+            near[a, b] = near[b, a] = border(a, b, m, parents, weights.own_borders) * quarter
 
 
 @inner
@@ -243,17 +289,19 @@ def read_board(part: Part, board: Board, j: int) -> None:
 @inner
 def count_output(part: Part, j: int) -> None:
     """Count what output j shows, and add it to the total."""
-    part.tally[j] = 0
-    for i in range(part.first.shape[1]):
-        part.tally[j, part.first[j, i]] += 1
-        part.tally[j, part.second[j, i]] += 1
+    first, second, tally = part.first[j], part.second[j], part.tally[j]
+    tally[:] = 0
+    for i in range(len(first)):
+        tally[first[i]] += 1
+        tally[second[i]] += 1
     m = len(part.total)
-    part.reach[j] = 0.0
+    reach, affinity = part.reach[j], part.affinity
+    reach[:] = 0.0
     for k in range(m):
-        part.total[k] += part.tally[j, k]
-        if part.tally[j, k] > 0:
-            for other in range(m):
-                part.reach[j, other] += part.affinity[other, k] * (0.5 * part.tally[j, k])
+        part.total[k] += tally[k]
+        if tally[k] > 0:
+            for other in range(m):  # A is symmetric
+                reach[other] += affinity[k, other] * (0.5 * tally[k])
 
 
 @inner
@@ -267,11 +315,11 @@ def take_output(part: Part, j: int) -> None:
 def fill_push(part: Part, weights: Weights, j: int) -> None:
     """What input k costs output j at every block because the other outputs show it, or must be left to another."""
     m = len(part.total)
-    shown = np.empty(m)
-    for k in range(m):
-        shown[k] = 0.0
-        for other in range(m):
-            shown[k] += part.affinity[k, other] * (0.5 * part.total[other])
+    shown, affinity = np.zeros(m), part.affinity
+    for other in range(m):
+        half = 0.5 * part.total[other]
+        for k in range(m):  # A is symmetric
+            shown[k] += affinity[other, k] * half
     for k in range(m):
         pushed = 0.0
         if weights.rule == 1:
@@ -358,13 +406,14 @@ def pushed_together(part: Part, weights: Weights) -> float:
 def output_cost(part: Part, weights: Weights, j: int) -> float:
     """Unary and smoothness of output j, and what it was asked to leave."""
     value = 0.0
-    for i in range(part.base.shape[1]):
-        a, b = part.first[j, i], part.second[j, i]
-        value += 0.5 * (part.base[a, i] + part.base[b, i] + weights.gamma * (part.apart[j, a] + part.apart[j, b]))
+    base, beside, apart, first, second = part.base, part.beside, part.apart[j], part.first[j], part.second[j]
+    for i in range(len(first)):
+        a, b = first[i], second[i]
+        value += 0.5 * (base[i, a] + base[i, b] + weights.gamma * (apart[a] + apart[b]))
         for d in (0, 2):
-            near = part.beside[i, d]
-            if near >= 0:
-                c, e = part.first[j, near], part.second[j, near]
+            near = beside[i, d]
+            if near >= 0 and (a != first[near] or b != second[near]):
+                c, e = first[near], second[near]
                 same = (a == c) + (a == e) + (b == c) + (b == e)
                 own = 2 + 2 * (a == b) + 2 + 2 * (c == e)
                 value += 0.125 * weights.beta * (own - 2 * same)
@@ -398,4 +447,8 @@ def kept(identity: str) -> Callable[..., Any]:
     return kernel(solve_kept)
 
 
-solve_all = kept(sha256(b"".join((Path(__file__).parent / name).read_bytes() for name in ("blocks.py", "kernel.py"))).hexdigest())
+solve_all = kept(
+    sha256(
+        b"".join((Path(__file__).parent / name).read_bytes() for name in ("blocks.py", "board.py", "moves.py", "kernel.py"))
+    ).hexdigest()
+)

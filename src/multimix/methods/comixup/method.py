@@ -14,20 +14,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
-from torch.nn.functional import avg_pool2d
 
 from ...checks import check_number, check_share, check_whole, checked_saliency
 from ...compiled import in_chunks, noticed
 from ...devices import downloaded, widest_float
 from ...geometry.grid import areas, as_plane, block_saliency, borders, grid_of, spread
-from ...mixing import can_write_in_place, into, mix, rows_like
+from ...mixing import can_write_in_place, into, memory_format, mix, rows_like
 from ...plan import Plan, check_size
 from ...precision import full_precision
 from ...sampling import Sampler, check_path_options, sample_path
@@ -39,9 +38,9 @@ from ..registry import Look, register
 FLOOR = 1e-8  # keeps the logarithm of the prior finite
 BONUS = 5e-4  # what two inputs half and half cost less than the mean of both
 TOLERANCE = 1e-6
-HALF = torch.tensor(0.5, device="cpu")
 MOST_INPUTS = 200  # of a part: labels of a block are kept in one byte
-FINEST, BITS = 36, 60  # costs are multiples of 2⁻³⁶, or coarser if their sums would not fit 60 bits
+CACHED = 1 << 17  # places whose sums of windows are reckoned at once on a CPU
+FINEST, BITS = 36, 52  # costs are multiples of 2⁻³⁶, or coarser if their sums would not fit 52 bits: 8 more are for a label
 
 
 def mirrored_steps(
@@ -265,10 +264,32 @@ def compatibility(saliency: Tensor, edges: tuple[int, ...], *, omega: float, win
 
 def salient_places(saliency: Tensor, *, window: int, stride: int) -> Tensor:
     """``[B, 2]``: row and column of the most salient window of each map ``[B, H, W]``, the first of several."""
-    sides = [min(window, side) for side in saliency.shape[1:]]
-    pooled = avg_pool2d(saliency.to(widest_float(saliency.device)).unsqueeze(1), sides, stride=stride).squeeze(1)
-    peak = pooled.flatten(1).argmax(1)
-    return torch.stack([peak // pooled.shape[2], peak % pooled.shape[2]], 1)
+    tall, wide = (min(window, side) for side in saliency.shape[1:])
+    exact = widest_float(saliency.device)
+    # On a CPU a few maps at a time, whose sums stay in the cache.
+    few = max(1, CACHED // saliency[0].numel()) if saliency.device.type == "cpu" else len(saliency)
+    places = []
+    for maps in torch.split(saliency, few):
+        sums = window_sums(window_sums(maps.to(exact), 1, tall)[:, ::stride], 2, wide)[:, :, ::stride]
+        peak = sums.flatten(1).argmax(1)
+        places.append(torch.stack([peak // sums.shape[2], peak % sums.shape[2]], 1))
+    return torch.cat(places)
+
+
+def window_sums(values: Tensor, axis: int, length: int) -> Tensor:
+    """Sums of each ``length`` neighbours along an axis, by doubling: equal windows have equal sums, wherever they lie."""
+    count = values.shape[axis] - length + 1
+    found, start, size = None, 0, 1
+    while True:
+        if length & size:
+            piece = values.narrow(axis, start, count)
+            found = piece if found is None else found + piece
+            start += size
+        if found is not None and start == length:
+            return found
+        kept = values.shape[axis] - size
+        values = values.narrow(axis, 0, kept) + values.narrow(axis, size, kept)
+        size *= 2
 
 
 def affinities(place: Tensor, edges: tuple[int, ...], *, omega: float) -> Tensor:
@@ -388,21 +409,14 @@ class GroupPlan(Plan):
     def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
         check_size(z, self.size)
         plane = z.reshape(*z.shape[:2], *as_plane(self.size))
-        if not can_write_in_place(z):
+        out_plane = None if out is None else out.view(len(out), *plane.shape[1:])
+        if not can_write_in_place(z) or not (out_plane is None or out_plane.is_contiguous(memory_format=memory_format(plane))):
             return into(self._block_by_block(plane).reshape(self.k * len(z), *z.shape[1:]), z, out)
-        mixed = rows_like(z, self.k) if out is None else out
-        whole = mixed.view(len(mixed), *plane.shape[1:])
-        down, across = (borders(side, count) for side, count in zip(as_plane(self.size), grid_of(self.first), strict=True))
-        first, second = (shown.flatten(0, 1) for shown in (self.first, self.second))
-        halves = first != second
-        for r, c in product(range(grid_of(self.first)[0]), range(grid_of(self.first)[1])):
-            places = (slice(None), slice(None), slice(down[r], down[r + 1]), slice(across[c], across[c + 1]))
-            block, one, other = plane[places], first[:, r, c], second[:, r, c]
-            whole[places] = block[one]
-            two = halves[:, r, c].nonzero().flatten()
-            if len(two) > 0:
-                whole[two, :, places[2], places[3]] = mix(block[one[two]], block[other[two]], HALF)
-        return mixed
+        from .mixing_kernel import show_blocks
+
+        mixed = rows_like(plane, self.k) if out_plane is None else out_plane
+        show_blocks(plane, self.first, self.second, mixed)
+        return mixed.view(len(mixed), *z.shape[1:]) if out is None else out
 
     def _block_by_block(self, plane: Tensor) -> Tensor:
         """``[K·B, C, H, W]`` from ``plane [B, C, H, W]``: two samples everywhere, since asking where would stall accelerators."""

@@ -26,7 +26,7 @@ from ...devices import downloaded, uniform_like
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
 from ...plan import PairPlan
-from ...saliency import CleanPass, clean_pass
+from ...saliency import CleanPass, clean_pass, input_saliency
 from ...sampling import resolved
 from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
@@ -87,6 +87,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     (:func:`.masks.solve_masks`). ``clean_weight`` and ``clean_scale`` add the loss of the
     clean batch (:class:`multimix.methods.clean_loss.CleanLossMethod`). With probability ``adv_p`` each, the
     samples in the first and in the second role get adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the choices.
+
+    ``saliency_pool`` is the ``pool`` of :func:`multimix.input_saliency`, in a pass that serves nothing but the saliency: a clean
+    loss and the noise need one in full.
     """
 
     blocks: tuple[Blocks, ...] = (2, 4, 8, 16)
@@ -104,6 +107,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     adv_roles: tuple[bool, bool] | None = None
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] | None = None
+    saliency_pool: int | None = None
     out_of_range: OutOfRange = "refuse"
     threads: int | None = None
     backend: Backend = "auto"
@@ -119,7 +123,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         if self.adv_eps > 255:
             raise ValueError(f"adv_eps counts in 255ths of the pixels' range, so it must lie in 0 … 255, got {self.adv_eps!r}")
         check_whole("neighbourhood", self.neighbourhood)
-        for name in ("transport_size", "threads"):
+        for name in ("transport_size", "saliency_pool", "threads"):
             check_whole(name, getattr(self, name), none=True)
         check_labels_option(self.labels, self.cost)
         roles = self.adv_roles
@@ -144,7 +148,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "noise" in batch.given or "noise" not in self.traits.needs:
-            return super().inputs(batch)
+            if self.saliency_pool is None or self.clean_weight > 0 or "saliency" in batch.given:
+                return super().inputs(batch)
+            return {"saliency": input_saliency(batch.model, batch.x, batch.y, output=batch.output, pool=self.saliency_pool)}
         noise, clean = self._attack(batch)
         told = {"noise": noise, "saliency": clean.saliency}
         return {**told, "clean": clean} if self.clean_weight > 0 else told

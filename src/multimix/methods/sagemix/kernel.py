@@ -1,11 +1,14 @@
 """Which point of one cloud goes with which of another, compiled: an auction with falling ε, then shortest augmenting paths.
 
 Clouds come as ``first, second [pairs, 3, N]``, scaled so that no two points of a pair are further apart than 1; distances are
-computed when they are needed, so nothing of size N × N is kept. Rows ``start … stop`` of ``order [pairs, N]`` are filled.
+computed when they are needed, so nothing of size N × N is kept, only a sixteenth of
+it. Rows ``start … stop`` of ``order [pairs, N]`` are filled.
 
 In the auction every point i that has no mate yet takes the j where d(i, j) + price_j is least, whoever had it, and raises its
 price until j is worse for i than the second best by ε. A phase ends when all have mates: then everybody is within ε of his
-best choice, so the sum of distances is within N·ε of the least. Each phase starts with the prices of the one before.
+best choice, so the sum of distances is within N·ε of the least. Each phase starts with the prices of the one before. The places
+are kept in leaves of points that are near each other: whoever is further from a leaf than his second best choice costs, the least
+price in the leaf included, need not look into it.
 
 The exact rule goes on from the last prices. Points whose best choice is free take it; for each of the others the cheapest chain
 of exchanges that ends at a free place is found (Dijkstra), and prices rise such that every point keeps having its best choice.
@@ -19,23 +22,84 @@ import numpy as np
 from ...compiled import kernel
 
 Array = np.ndarray[Any, Any]
+LEAF = 16  # points whose distances are computed at once
 
 
 @kernel
 def match(first: Array, second: Array, phases: Array, exact: bool, price: Array, order: Array, start: int, stop: int) -> None:
     """Fill ``order``: point i of the first cloud goes with point ``order[i]`` of the second; ``phases`` holds the falling ε.
 
-    ``price [pairs, N]`` comes in as zeros and is left as the prices that certify the result.
+    ``price [pairs, N]`` is left as the prices that certify the result.
     """
     n = first.shape[2]
     for pair in range(start, stop):
-        owner = np.empty(n, np.int64)
+        place, owner = leaf_order(second[pair]), np.empty(n, np.int64)
+        coordinates, apart = leaves(first[pair], second[pair], place)
+        prices, least = np.full((len(coordinates), LEAF), np.inf), np.zeros(len(coordinates))
+        prices.reshape(-1)[:n] = 0
+        near = np.empty(n, np.int64)
+        for i in range(n):
+            near[i] = np.argmin(apart[i])
         for eps in phases:
-            auction(first[pair], second[pair], eps, price[pair], owner)
+            auction(first[pair], coordinates, apart, eps, prices, least, near, owner)
+        for k in range(n):
+            price[pair, place[k]] = prices[k // LEAF, k % LEAF]
+            order[pair, owner[k]] = place[k]
         if exact:
             augment(first[pair], second[pair], price[pair], owner)
-        for j in range(n):
-            order[pair, owner[j]] = j
+            for j in range(n):
+                order[pair, owner[j]] = j
+
+
+@kernel
+def leaf_order(points: Array) -> Array:
+    """``[N]``: the points in an order in which each ``LEAF`` in a row are near each other; halves along the longest side."""
+    n = points.shape[1]
+    order = np.arange(n)
+    begins, ends = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    ends[0], count = n, 1
+    while count > 0:
+        count -= 1
+        begin, end = begins[count], ends[count]
+        if end - begin <= LEAF:
+            continue
+        part = order[begin:end].copy()
+        axis, longest = 0, -1.0
+        for d in range(3):
+            low, high = np.inf, -np.inf
+            for i in part:
+                low, high = min(low, points[d, i]), max(high, points[d, i])
+            if high - low > longest:
+                axis, longest = d, high - low
+        order[begin:end] = part[np.argsort(points[axis][part])]
+        middle = begin + ((end - begin) // 2 + LEAF - 1) // LEAF * LEAF
+        begins[count], ends[count] = begin, middle
+        begins[count + 1], ends[count + 1] = middle, end
+        count += 2
+    return order
+
+
+@kernel
+def leaves(first: Array, second: Array, place: Array) -> tuple[Array, Array]:
+    """The second cloud's ``coordinates [leaves, 3, LEAF]``, ∞ where a leaf has no more points, and ``apart [N, leaves]``: no
+    point of a leaf is nearer to point i of the first cloud.
+    """
+    n = len(place)
+    count = (n + LEAF - 1) // LEAF
+    coordinates, apart = np.full((count, 3, LEAF), np.inf), np.zeros((n, count))
+    low, high = np.full((3, count), np.inf), np.full((3, count), -np.inf)
+    for d in range(3):
+        for k in range(n):
+            leaf, along = k // LEAF, second[d, place[k]]
+            coordinates[leaf, d, k % LEAF] = along
+            low[d, leaf], high[d, leaf] = min(low[d, leaf], along), max(high[d, leaf], along)
+    for i in range(n):
+        for d in range(3):
+            here, least, most, squares = first[d, i], low[d], high[d], apart[i]
+            for leaf in range(count):
+                gap = max(least[leaf] - here, here - most[leaf], 0.0)
+                squares[leaf] += gap * gap
+    return coordinates, np.sqrt(apart)
 
 
 @kernel
@@ -48,29 +112,58 @@ def fill_distances(first: Array, second: Array, i: int, distance: Array) -> None
 
 
 @kernel
-def auction(first: Array, second: Array, eps: float, price: Array, owner: Array) -> None:
-    """One phase: ``owner [N]`` becomes who has each point of the second cloud; ``price`` goes on from where it was."""
-    n = len(price)
-    distance, waiting = np.empty(n), np.arange(n)[::-1].copy()
+def auction(
+    first: Array, coordinates: Array, apart: Array, eps: float, price: Array, least: Array, near: Array, owner: Array
+) -> None:
+    """One phase: ``owner [N]`` becomes who has each place; ``price [leaves, LEAF]``, of which ``least [leaves]`` are the least,
+    goes on from where it was, and so does ``near [N]``, the leaf where each point finds its best offer.
+    """
+    n, count = len(owner), len(coordinates)
+    cost, bound, waiting = np.empty(LEAF), np.empty(count), np.arange(n)[::-1].copy()
     owner[:] = -1
-    count = n
-    while count > 0:
-        count -= 1
-        i = waiting[count]
-        fill_distances(first, second, i, distance)
+    left = n
+    while left > 0:
+        left -= 1
+        i = waiting[left]
+        x, y, z, far = first[0, i], first[1, i], first[2, i], apart[i]
+        for leaf in range(count):
+            bound[leaf] = far[leaf] + least[leaf]
         best, runner_up, chosen = np.inf, np.inf, -1
-        for j in range(n):
-            cost = distance[j] + price[j]
-            if cost < runner_up:
-                if cost < best:
-                    best, runner_up, chosen = cost, best, j
-                else:
-                    runner_up = cost
-        price[chosen] += eps + (runner_up - best if n > 1 else 0.0)
+        leaf, following = near[i], 0
+        while leaf < count:
+            right, up, deep, asked = coordinates[leaf, 0], coordinates[leaf, 1], coordinates[leaf, 2], price[leaf]
+            for k in range(LEAF):
+                a, b, c = right[k] - x, up[k] - y, deep[k] - z
+                cost[k] = np.sqrt(a * a + b * b + c * c) + asked[k]
+            for k in range(LEAF):
+                if cost[k] < runner_up:
+                    if cost[k] < best:
+                        best, runner_up, chosen = cost[k], best, leaf * LEAF + k
+                    else:
+                        runner_up = cost[k]
+            # Only a leaf that may hold something better than the second best is looked at.
+            while following < count and (bound[following] >= runner_up or following == near[i]):
+                following += 1
+            leaf, following = following, following + 1
+        bid(chosen, eps + (runner_up - best if n > 1 else 0.0), price, least)
+        near[i] = chosen // LEAF
         if owner[chosen] >= 0:
-            waiting[count] = owner[chosen]
-            count += 1
+            waiting[left] = owner[chosen]
+            left += 1
         owner[chosen] = i
+
+
+@kernel
+def bid(chosen: int, more: float, price: Array, least: Array) -> None:
+    """Raise the price of a place by ``more``."""
+    leaf, k = chosen // LEAF, chosen % LEAF
+    was_least = price[leaf, k] <= least[leaf]
+    price[leaf, k] += more
+    if was_least:
+        asked, lowest = price[leaf], np.inf
+        for k in range(LEAF):
+            lowest = min(lowest, asked[k])
+        least[leaf] = lowest
 
 
 @kernel
