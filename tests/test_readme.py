@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import multimix as mm
+from oracles import seeded
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -44,6 +46,25 @@ def _rows_of_logits(names):
 def _loop_page(names):
     assert names["logits"].shape == names["target"].shape == (16, 10)  # the last chunk
     assert all(weight.grad is not None for weight in names["model"].parameters())
+    _checkpointed_blocks_are_exact(names["checkpointed"])
+
+
+def _checkpointed_blocks_are_exact(checkpointed):
+    def trained(method, less_memory):
+        torch.manual_seed(0)
+        block = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4, momentum=None)
+        )
+        model = nn.Sequential(block, nn.Tanh(), nn.Flatten(), nn.Linear(4 * 5 * 3, 5))
+        if less_memory:
+            checkpointed(block)
+        for step in range(2):
+            x, y = torch.rand(6, 3, 9, 7, generator=seeded(step)), torch.arange(6) % 5
+            mm.mixed_loss(model, method, x, y, generator=seeded(step)).backward()
+        return {**{name: weight.grad for name, weight in model.named_parameters()}, **dict(model.named_buffers())}
+
+    for method in (mm.InputMixup(k=3), mm.ManifoldMixup(k=3, layers=("0",)), mm.PuzzleMix(k=3, clean_weight=1.0)):
+        torch.testing.assert_close(trained(method, less_memory=True), trained(method, less_memory=False))
 
 
 def _migration_page(names):
