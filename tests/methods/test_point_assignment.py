@@ -140,12 +140,13 @@ def test_points_in_leaves():
         first, second = (cloud[0] for cloud in point_assignment._scaled(*some_clouds("cube", 1, n, 4)))
         place = kernel.leaf_order(second)
         assert sorted(place) == list(range(n))
-        coordinates, apart = kernel.leaves(first, second, place)
+        tiles, apart = kernel.leaves(first, second, place)
         distance = np.sqrt(((first[:, :, None] - second[:, None]) ** 2).sum(0))
-        for leaf in range(len(coordinates)):
+        for leaf in range(len(tiles)):
             held = place[leaf * kernel.LEAF : (leaf + 1) * kernel.LEAF]
-            assert np.array_equal(coordinates[leaf][:, : len(held)], second[:, held])
-            assert np.isinf(coordinates[leaf][:, len(held) :]).all()
+            assert np.array_equal(tiles[leaf][:3, : len(held)], second[:, held])
+            assert (tiles[leaf][3, : len(held)] == 0).all(), "prices"
+            assert np.isinf(tiles[leaf][:, len(held) :]).all()
             assert (apart[:, leaf] <= distance[:, held].min(1) + 1e-12).all()
             assert (apart[:, leaf] > 0).any() or n <= kernel.LEAF
 

@@ -137,6 +137,9 @@ def test_large_samples_are_mixed_pair_by_pair(monkeypatch, size, last, dtype):
         torch.testing.assert_close(found, plan.mix(x.clone().requires_grad_()).detach())
         out = torch.full_like(found, torch.nan)
         assert torch.equal(plan.mix(x, out=out), found)
+        spread = torch.full((*found.shape, 2), torch.nan, dtype=dtype)[..., 0]
+        assert plan.mix(x, out=spread) is spread
+        assert torch.equal(spread, found), "memory with gaps"
         away = ~covered(plan.shift, plan.size)
         for step in found.chunk(3):
             assert torch.equal(step.movedim(1, -1)[away], x.movedim(1, -1)[away])

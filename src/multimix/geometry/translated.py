@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..devices import widest_float
-from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, chain, into, mix, rows_like
+from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, into, memory_format, mix, rows_like
 from ..plan import PairPlan, check_size
 from ..precision import float32_or_better
 
@@ -206,30 +206,16 @@ class TranslatedPlan(PairPlan):
         check_size(z, self.size)
         if not can_write_in_place(z):
             return into(mix(z, translated(z[self.partner], self.shift), self.mask).flatten(0, 1), z, out)
-        out = rows_like(z, self.k) if out is None else out
         if z.numel() < len(z) * PAIR_BY_PAIR:
+            out = rows_like(z, self.k) if out is None else out
             torch.lerp(z, translated(z[self.partner], self.shift), self.mask.to(z.dtype), out=by_step(out, self.k))
-        else:
-            self._mix_pair_by_pair(z, by_step(out, self.k))
-        return out
+            return out
+        from .translated_kernel import mix_moved
 
-    def _mix_pair_by_pair(self, z: Tensor, out: Tensor) -> None:
-        """Fill ``out [K, B, C, *size]``: a moved partner is a part of a sample, of which no copy is needed."""
-        from .translated_kernel import shares_where_covered
-
-        own, ratio, pairs, shifts = z.unbind(0), self.ratio.unbind(0), self.partner.tolist(), self.shift.tolist()
-        odds, of_pair = self.odds.expand(-1, len(z)).t().contiguous().unbind(0), out.unbind(1)
-        room = z.new_empty(self.k * self.size.numel())  # the same for every pair: it stays in the cache
-        for i in chain(pairs):
-            inside, moved, target = own[i], own[pairs[i]], of_pair[i]
-            for axis, along in enumerate(shifts[i], start=1):
-                low, kept = max(0, along), inside.shape[axis] - abs(along)
-                for begin, length in ((0, low), (kept + low, abs(along) - low)):
-                    if length > 0:
-                        target.narrow(axis + 1, begin, length).copy_(inside.narrow(axis, begin, length))
-                inside, target = inside.narrow(axis, low, kept), target.narrow(axis + 1, low, kept)
-                moved = moved.narrow(axis, max(0, -along), kept)
-            torch.lerp(inside, moved, shares_where_covered(ratio[i], shifts[i], odds[i], room), out=target)
+        is_dense = out is not None and out.is_contiguous(memory_format=memory_format(z))
+        rows = out if out is not None and is_dense else rows_like(z, self.k)
+        mix_moved(z, self.partner, self.shift, self.ratio, self.odds, rows)
+        return rows if out is None or is_dense else out.copy_(rows)
 
 
 def ratio_to_moved(own: Tensor, partner: Tensor, shift: Tensor) -> Tensor:

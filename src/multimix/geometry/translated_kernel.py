@@ -3,7 +3,6 @@
 Places have three axes here, ``[D, H, W]``; signals and images have the first ones of length 1.
 """
 
-import math
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..compiled import in_chunks, kernel, noticed
+from ..compiled import in_chunks, inner, kernel, noticed
+from ..mixing import chain, memory_format
+from ..streamed_kernel import fence, lerp_row
 from .blocks_kernel import LEAST
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
@@ -92,27 +93,79 @@ def fill_ratios(own: Floats, found: Floats, partner: Indices, shift: Indices, st
                     row[x] = a / max(b, tiny) if b > zero else (inf if a > zero else np.float32(1))
 
 
-def shares_where_covered(ratio: Tensor, shift: list[int], odds: Tensor, room: Tensor) -> Tensor:
-    """``[K, 1, …]``: the partner's share at the places of ``ratio [*size]`` that it covers, moved by ``shift``.
-
-    It lies in ``room``, one row of at least K times as many numbers as there are places.
-    """
-    size = _three(ratio.shape)
-    kept = [side - abs(along) for side, along in zip(ratio.shape, shift, strict=True)]
-    found = room[: len(odds) * math.prod(kept)].view(len(odds), 1, *kept)
-    low = (*[0] * (3 - len(shift)), *(max(0, along) for along in shift))
-    with noticed(fill_covered):
-        fill_covered(ratio.view(size).numpy(), low, odds.numpy(), found.view(len(odds), *_three(torch.Size(kept))).numpy())
-    return found
+def mix_moved(z: Tensor, partner: Tensor, shift: Tensor, ratio: Tensor, odds: Tensor, out: Tensor) -> None:
+    """Fill ``out [K·B, C, *size]``, dense and in the memory format of ``z``, as :class:`.TranslatedPlan` says."""
+    batch, steps, size = len(z), len(odds), ratio.shape[1:]
+    last = memory_format(z) != torch.contiguous_format
+    # Rows of numbers that lie side by side: W of them, or W·C where channels come last.
+    unit = z.shape[1] if last else 1
+    rows, filled = (
+        of.movedim(1, -1).view(len(of), 1, -1) if last else of.view(len(of), z.shape[1], -1)
+        for of in (z.contiguous(memory_format=memory_format(z)), out)
+    )
+    arrays = (
+        rows.numpy(),
+        partner.contiguous().numpy(),
+        np.array(chain(partner.tolist()), np.int64),
+        _three_shifts(shift),
+        ratio.contiguous().view(batch, -1).numpy(),
+        np.ascontiguousarray(odds.expand(-1, batch).numpy()),
+        filled.view(steps, batch, *filled.shape[1:]).numpy(),
+        (*_three(size)[1:], unit),
+    )
+    least = max(1, LEAST // (steps * z[0].numel()))
+    with noticed(mix_pairs):
+        in_chunks(lambda start, stop: mix_pairs(*arrays, start, stop), batch, None, least)
 
 
 @kernel
-def fill_covered(ratio: Floats, low: tuple[int, int, int], odds: Floats, found: Floats) -> None:
-    """``found [K, …]`` for the part of ``ratio [D, H, W]`` that begins at ``low``."""
-    for k in range(len(odds)):
-        for d in range(found.shape[1]):
-            for y in range(found.shape[2]):
-                fill_shares(ratio[low[0] + d, low[1] + y, low[2] :], odds[k], found[k, d, y])
+def mix_pairs(
+    z: Floats,
+    partner: Indices,
+    order: Indices,
+    shift: Indices,
+    ratio: Floats,
+    odds: Floats,
+    out: Floats,
+    size: tuple[int, int, int],
+    start: int,
+    stop: int,
+) -> None:
+    """The pairs ``order[start … stop − 1]`` of ``out [K, B, planes, numbers]`` from ``z [B, planes, numbers]``.
+
+    ``size`` is H, W and how many numbers a place has in a row.
+    """
+    height, unit = size[0], size[2]
+    width = size[1] * unit
+    wide, moved = np.empty(z.shape[2], np.float32), np.empty(z.shape[2], z.dtype)
+    shares = np.empty((len(odds), z.shape[2]), z.dtype)
+    for i in order[start:stop]:
+        back, down, right = shift[i, 0], shift[i, 1], shift[i, 2] * unit
+        if unit > 1:
+            for u in range(unit):
+                for x in range(ratio.shape[1]):
+                    wide[x * unit + u] = ratio[i, x]
+        for k in range(len(odds)):
+            fill_shares(ratio[i] if unit == 1 else wide, odds[k, i], shares[k])
+        for c in range(z.shape[1]):
+            own, pair = z[i, c], z[partner[i], c]
+            if shift[i].any():
+                fill_row(own, moved)  # mixed with itself, a sample stays as it is
+                for row in range(len(moved) // width):
+                    if 0 <= row % height - down < height and 0 <= row // height - back < len(moved) // width // height:
+                        to, begin = row * width + max(0, right), (row - back * height - down) * width + max(0, -right)
+                        fill_row(pair[begin:], moved[to : to + width - abs(right)])
+                pair = moved
+            for k in range(len(odds)):
+                lerp_row(own, pair, shares[k], out[k, i, c])
+    fence()
+
+
+@inner
+def fill_row(source: Floats, row: Floats) -> None:
+    """``row`` becomes the first numbers of ``source``."""
+    for x in range(len(row)):
+        row[x] = source[x]
 
 
 @kernel

@@ -7,8 +7,8 @@ it. Rows ``start … stop`` of ``order [pairs, N]`` are filled.
 In the auction every point i that has no mate yet takes the j where d(i, j) + price_j is least, whoever had it, and raises its
 price until j is worse for i than the second best by ε. A phase ends when all have mates: then everybody is within ε of his
 best choice, so the sum of distances is within N·ε of the least. Each phase starts with the prices of the one before. The places
-are kept in leaves of points that are near each other: whoever is further from a leaf than his second best choice costs, the least
-price in the leaf included, need not look into it.
+are kept in leaves of points that are near each other: whoever is further from a leaf than two places that he knows cost, the
+least price in the leaf included, need not look into it.
 
 The exact rule goes on from the last prices. Points whose best choice is free take it; for each of the others the cheapest chain
 of exchanges that ends at a free place is found (Dijkstra), and prices rise such that every point keeps having its best choice.
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ...compiled import kernel
+from ...compiled import inner, kernel
 
 Array = np.ndarray[Any, Any]
-LEAF = 16  # points whose distances are computed at once
+LEAF = 16  # points whose distances are computed at once, a power of 2
 
 
 @kernel
@@ -34,16 +34,15 @@ def match(first: Array, second: Array, phases: Array, exact: bool, price: Array,
     n = first.shape[2]
     for pair in range(start, stop):
         place, owner = leaf_order(second[pair]), np.empty(n, np.int64)
-        coordinates, apart = leaves(first[pair], second[pair], place)
-        prices, least = np.full((len(coordinates), LEAF), np.inf), np.zeros(len(coordinates))
-        prices.reshape(-1)[:n] = 0
-        near = np.empty(n, np.int64)
+        tiles, apart = leaves(first[pair], second[pair], place)
+        least, known = np.zeros(len(tiles)), np.empty((n, 2), np.int64)
         for i in range(n):
-            near[i] = np.argmin(apart[i])
+            known[i, 0] = np.argmin(apart[i]) * LEAF
+            known[i, 1] = known[i, 0] + 1
         for eps in phases:
-            auction(first[pair], coordinates, apart, eps, prices, least, near, owner)
+            auction(first[pair], tiles, apart, eps, least, known, owner)
         for k in range(n):
-            price[pair, place[k]] = prices[k // LEAF, k % LEAF]
+            price[pair, place[k]] = tiles[k // LEAF, 3, k % LEAF]
             order[pair, owner[k]] = place[k]
         if exact:
             augment(first[pair], second[pair], price[pair], owner)
@@ -71,8 +70,8 @@ def leaf_order(points: Array) -> Array:
                 low, high = min(low, points[d, i]), max(high, points[d, i])
             if high - low > longest:
                 axis, longest = d, high - low
-        order[begin:end] = part[np.argsort(points[axis][part])]
         middle = begin + ((end - begin) // 2 + LEAF - 1) // LEAF * LEAF
+        order[begin:end] = part[np.argpartition(points[axis][part], middle - begin)]
         begins[count], ends[count] = begin, middle
         begins[count + 1], ends[count + 1] = middle, end
         count += 2
@@ -81,17 +80,17 @@ def leaf_order(points: Array) -> Array:
 
 @kernel
 def leaves(first: Array, second: Array, place: Array) -> tuple[Array, Array]:
-    """The second cloud's ``coordinates [leaves, 3, LEAF]``, ∞ where a leaf has no more points, and ``apart [N, leaves]``: no
-    point of a leaf is nearer to point i of the first cloud.
+    """``tiles [leaves, 4, LEAF]``: the second cloud's coordinates and, at first, prices of 0, ∞ where a leaf has no more points;
+    ``apart [N, leaves]``: no point of a leaf is nearer to point i of the first cloud.
     """
     n = len(place)
     count = (n + LEAF - 1) // LEAF
-    coordinates, apart = np.full((count, 3, LEAF), np.inf), np.zeros((n, count))
+    tiles, apart = np.full((count, 4, LEAF), np.inf), np.zeros((n, count))
     low, high = np.full((3, count), np.inf), np.full((3, count), -np.inf)
     for d in range(3):
         for k in range(n):
             leaf, along = k // LEAF, second[d, place[k]]
-            coordinates[leaf, d, k % LEAF] = along
+            tiles[leaf, d, k % LEAF], tiles[leaf, 3, k % LEAF] = along, 0.0
             low[d, leaf], high[d, leaf] = min(low[d, leaf], along), max(high[d, leaf], along)
     for i in range(n):
         for d in range(3):
@@ -99,7 +98,7 @@ def leaves(first: Array, second: Array, place: Array) -> tuple[Array, Array]:
             for leaf in range(count):
                 gap = max(least[leaf] - here, here - most[leaf], 0.0)
                 squares[leaf] += gap * gap
-    return coordinates, np.sqrt(apart)
+    return tiles, np.sqrt(apart)
 
 
 @kernel
@@ -112,57 +111,79 @@ def fill_distances(first: Array, second: Array, i: int, distance: Array) -> None
 
 
 @kernel
-def auction(
-    first: Array, coordinates: Array, apart: Array, eps: float, price: Array, least: Array, near: Array, owner: Array
-) -> None:
-    """One phase: ``owner [N]`` becomes who has each place; ``price [leaves, LEAF]``, of which ``least [leaves]`` are the least,
-    goes on from where it was, and so does ``near [N]``, the leaf where each point finds its best offer.
+def auction(first: Array, tiles: Array, apart: Array, eps: float, least: Array, known: Array, owner: Array) -> None:
+    """One phase: ``owner [N]`` becomes who has each place; the prices in ``tiles``, of which ``least [leaves]`` are the least, go
+    on from where they were, and so does ``known [N, 2]``, two places that were best for each point when it last looked.
     """
-    n, count = len(owner), len(coordinates)
-    cost, bound, waiting = np.empty(LEAF), np.empty(count), np.arange(n)[::-1].copy()
+    n, count = len(owner), len(tiles)
+    # Lanes: at each place of the leaves seen the least cost, the second least, and the leaf of the least.
+    waiting, seen, lanes = np.arange(n)[::-1].copy(), np.empty(count + 1, np.int64), np.zeros((3, LEAF))
     owner[:] = -1
     left = n
     while left > 0:
         left -= 1
         i = waiting[left]
-        x, y, z, far = first[0, i], first[1, i], first[2, i], apart[i]
+        # Whatever prices have done since, the second best costs no more than the dearer of the two.
+        limit = max(offer(first, tiles, i, known[i, 0]), offer(first, tiles, i, known[i, 1]))
+        found = 0
         for leaf in range(count):
-            bound[leaf] = far[leaf] + least[leaf]
-        best, runner_up, chosen = np.inf, np.inf, -1
-        leaf, following = near[i], 0
-        while leaf < count:
-            right, up, deep, asked = coordinates[leaf, 0], coordinates[leaf, 1], coordinates[leaf, 2], price[leaf]
-            for k in range(LEAF):
-                a, b, c = right[k] - x, up[k] - y, deep[k] - z
-                cost[k] = np.sqrt(a * a + b * b + c * c) + asked[k]
-            for k in range(LEAF):
-                if cost[k] < runner_up:
-                    if cost[k] < best:
-                        best, runner_up, chosen = cost[k], best, leaf * LEAF + k
-                    else:
-                        runner_up = cost[k]
-            # Only a leaf that may hold something better than the second best is looked at.
-            while following < count and (bound[following] >= runner_up or following == near[i]):
-                following += 1
-            leaf, following = following, following + 1
-        bid(chosen, eps + (runner_up - best if n > 1 else 0.0), price, least)
-        near[i] = chosen // LEAF
+            seen[found] = leaf
+            found += apart[i, leaf] + least[leaf] <= limit
+        x, y, z = first[0, i], first[1, i], first[2, i]
+        lanes[:2] = np.inf
+        for leaf in seen[:found]:
+            number = float(leaf)
+            for k in range(LEAF):  # all at once, without branches; in a function of its own it took half as long again
+                a, b, c = tiles[leaf, 0, k] - x, tiles[leaf, 1, k] - y, tiles[leaf, 2, k] - z
+                cost = np.sqrt(a * a + b * b + c * c) + tiles[leaf, 3, k]
+                best, second, where = lanes[0, k], lanes[1, k], lanes[2, k]
+                loser = best if cost < best else cost
+                lanes[0, k] = cost if cost < best else best
+                lanes[1, k] = loser if loser < second else second
+                lanes[2, k] = number if cost < best else where
+        lane, other = two_least(lanes.view(np.int64)[0])
+        known[i, 0], known[i, 1] = int(lanes[2, lane]) * LEAF + lane, int(lanes[2, other]) * LEAF + other
+        more = min(lanes[0, other], lanes[1, lane]) - lanes[0, lane] if n > 1 else 0.0
+        chosen = known[i, 0]
+        bid(chosen, eps + more, tiles, least)
         if owner[chosen] >= 0:
             waiting[left] = owner[chosen]
             left += 1
         owner[chosen] = i
 
 
-@kernel
-def bid(chosen: int, more: float, price: Array, least: Array) -> None:
+@inner
+def offer(first: Array, tiles: Array, i: int, j: int) -> Any:
+    """What place j costs point i, price included."""
+    leaf, k = j // LEAF, j % LEAF
+    a, b, c = tiles[leaf, 0, k] - first[0, i], tiles[leaf, 1, k] - first[1, i], tiles[leaf, 2, k] - first[2, i]
+    return np.sqrt(a * a + b * b + c * c) + tiles[leaf, 3, k]
+
+
+@inner
+def two_least(bits: Array) -> tuple[int, int]:
+    """Where the least two of ``LEAF`` numbers are, given as bits, which have the order of numbers that are not negative.
+
+    The last bits give way to the place: beyond 14 digits no difference is seen.
+    """
+    least = second = np.int64(0x7FFFFFFFFFFFFFFF)
+    for k in range(LEAF):
+        key = (bits[k] & ~(LEAF - 1)) | k
+        second = min(second, max(least, key))
+        least = min(least, key)
+    return least & (LEAF - 1), second & (LEAF - 1)
+
+
+@inner
+def bid(chosen: int, more: float, tiles: Array, least: Array) -> None:
     """Raise the price of a place by ``more``."""
     leaf, k = chosen // LEAF, chosen % LEAF
-    was_least = price[leaf, k] <= least[leaf]
-    price[leaf, k] += more
+    was_least = tiles[leaf, 3, k] <= least[leaf]
+    tiles[leaf, 3, k] += more
     if was_least:
-        asked, lowest = price[leaf], np.inf
+        lowest = np.inf
         for k in range(LEAF):
-            lowest = min(lowest, asked[k])
+            lowest = min(lowest, tiles[leaf, 3, k])
         least[leaf] = lowest
 
 

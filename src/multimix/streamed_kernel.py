@@ -1,0 +1,54 @@
+"""Mixing straight into memory, past the cache, compiled: what no cache could hold need not be read before it is written."""
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
+
+from .compiled import inner
+
+LINE = 64  # bytes that are written at once, where an address is a multiple of so many
+
+
+def _lerp_line(context: Any, own: Any, pair: Any, share: Any, out: Any, half: Any) -> Any:
+    """One line as torch.lerp makes it: from addresses, for numbers of the type of ``half``."""
+
+    def lines(context: Any, builder: Any, signature: Any, given: Any) -> None:
+        number = context.get_value_type(half)
+        size = half.bitwidth // 8
+        line = ir.VectorType(number, LINE // size)
+        places = [builder.inttoptr(address, line.as_pointer()) for address in given[:4]]
+        a, b, w = (builder.load(place, align=size) for place in places[:3])
+        one, middle = (ir.Constant(line, [ir.Constant(number, value)] * line.count) for value in (1.0, 0.5))
+        is_near = builder.fcmp_ordered("<", w, middle)
+        base, weight = builder.select(is_near, a, b), builder.select(is_near, w, builder.fsub(w, one))
+        moved = builder.fmul(weight, builder.fsub(b, a), flags=["contract"])
+        stored = builder.store(builder.fadd(base, moved, flags=["contract"]), places[3], align=LINE)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+    return types.void(own, pair, share, out, half), lines
+
+
+def _fence(context: Any) -> Any:
+    return types.void(), lambda _, builder, __, ___: builder.fence("seq_cst")
+
+
+lerp_line: Any = intrinsic(_lerp_line)
+fence: Any = intrinsic(_fence)  # what was written past the cache is seen by all threads from here on
+
+
+@inner
+def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
+    """``out [n] = (1 − share) own + share · pair`` from the nearer end, all of one type, each number beside the next."""
+    one, half = out.dtype.type(1), out.dtype.type(0.5)
+    n, size, to = len(out), out.itemsize, out.ctypes.data
+    head = min(n, (-to) % LINE // size)
+    lined = n - (n - head) % (LINE // size)
+    for part in ((0, head), (lined, n)):
+        for x in range(part[0], part[1]):
+            a, b, w = own[x], pair[x], share[x]
+            out[x] = a + w * (b - a) if w < half else b + (w - one) * (b - a)
+    a, b, w = own.ctypes.data, pair.ctypes.data, share.ctypes.data
+    for x in range(head * size, lined * size, LINE):
+        lerp_line(a + x, b + x, w + x, to + x, half)
