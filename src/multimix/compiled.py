@@ -47,6 +47,13 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast(Callable[..., Any], numba.njit(nogil=True)(function))
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """:func:`inner` put where it is called: handing arrays over and counting who holds them takes longer than short work."""
+    import numba
+
+    return cast(Callable[..., Any], numba.njit(nogil=True, forceinline=True)(function))
+
+
 @contextmanager
 def noticed(function: Callable[..., Any], seconds: float = 5.0) -> Iterator[None]:
     """Tells that a kernel is being compiled, if its first use in this process takes long for that reason, and how far it is.

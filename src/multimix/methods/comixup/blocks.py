@@ -9,20 +9,22 @@ if that table would get too large, by exact moves between two labels.
 
 import numpy as np
 
-from ...compiled import inner
+from ...compiled import inlined, inner
 from .board import NOBODY, Board, Bytes, Ints
 from .moves import move_labels
 
+FEW = 8  # labels: many blocks then have the same of them left, so that what follows from these is kept
+MOST = 1 << 62  # above all costs
 SHIFT = 256  # costs in tables are multiples of it, so that there is room for a label
 
 
 @inner
-def solve_board(board: Board, active: int, plain: int) -> int:
+def solve_board(board: Board, labels: int, plain: int, border: int) -> int:
     """Fill ``board.label``; whether every island was solved exactly (1) or some by moves (0). ``board.cost`` is used up.
 
-    The first ``plain`` labels show one input each, all equally far from each other; ``active`` labels are looked at.
+    The first ``plain`` of the ``labels`` show one input each, all ``border`` from each other; others are no farther from any.
     """
-    settle_labels(board, board.active[:active], plain)
+    settle_labels(board, labels, plain, border)
     blocks = len(board.many)
     board.seen[:] = 0
     exact = 1
@@ -33,124 +35,128 @@ def solve_board(board: Board, active: int, plain: int) -> int:
         if fits(board, count):
             eliminate(board, count)
         else:
-            move_labels(board, board.island[:count])
+            move_labels(board, board.island[:count], labels)
             exact = 0
     return exact
 
 
 @inner
-def settle_labels(board: Board, active: Ints, plain: int) -> None:
+def settle_labels(board: Board, labels: int, plain: int, border: int) -> None:
     """Strike out labels that cannot be best, until none is left to strike; costs then include borders with settled blocks."""
     cost, near, beside, left, many = board.cost, board.near, board.beside, board.left, board.many
-    has, plains, stale, label = board.has, board.plains, board.stale, board.label
-    list_labels(cost, near, beside, left, many, has, plains, active, plain)
+    has, kinds, gaps, known, stale, label = board.has, board.kinds, board.gaps, board.known, board.stale, board.label
+    starts = board.front
+    list_labels(cost, beside, left, many, has, kinds, labels, border)
+    known[FEW:] = 0
     stale[:] = 1
     changed = True
     while changed:
         changed = False
         for i in range(len(many)):
-            if stale[i] == 0 or many[i] > 0:
+            if stale[i] == 0 or kinds[i] == 0:
                 continue
             stale[i] = 0
-            struck = many[i] < -1 and strike_out(cost, near, beside, left, many, has, plains, i, plain)
-            if many[i] == -1:
+            struck = many[i] > 1 and strike_out(cost, near, beside, left, many, has, kinds, gaps, known, starts, labels, plain, i)
+            if many[i] == 1:
                 label[i] = left[i, 0]
-                many[i] = 1
+                kinds[i] = 0
                 struck = True
                 for d in range(4):
                     j = beside[i, d]
-                    if j != NOBODY and many[j] < 0:
-                        for a in range(-many[j]):
+                    if kinds[j] != 0:
+                        for a in range(many[j]):
                             cost[j, left[j, a]] += near[left[i, 0], left[j, a]]
             if struck:
                 changed = True
                 for d in range(4):
                     if beside[i, d] != NOBODY:
                         stale[beside[i, d]] = 1
-    for i in range(len(many)):
-        many[i] = abs(many[i])
 
 
-@inner
-def list_labels(
-    cost: Ints,
-    near: Ints,
-    beside: Ints,
-    left: Ints,
-    many: Ints,
-    has: Bytes,
-    plains: Ints,
-    active: Ints,
-    plain: int,
-) -> None:
-    """The labels that a block may have, as far as its own costs tell; ``many`` is negative until a block is settled."""
-    border = near[0, 1] if plain > 1 else np.int64(0)
+@inlined
+def list_labels(cost: Ints, beside: Ints, left: Bytes, many: Ints, has: Bytes, kinds: Ints, labels: int, border: int) -> None:
+    """The labels that a block may have, as far as its own costs tell."""
     for i in range(len(many)):
-        lowest, joined = cost[i, active[0]], 0
-        for label in active:
+        lowest, joined = cost[i, 0], 0
+        for label in range(1, labels):
             lowest = min(lowest, cost[i, label])
         for d in range(4):
             joined += beside[i, d] != NOBODY
-        count, alone = 0, 0
-        has[i] = 0
-        for label in active:
-            if cost[i, label] <= lowest + joined * border:
-                left[i, count] = label
-                has[i, label] = 1
-                alone += int(label < plain)
-                count += 1
-        plains[i] = alone
-        many[i] = -count
+        count, kind = 0, 0
+        for label in range(labels):
+            has[i, label] = cost[i, label] <= lowest + joined * border
+            left[i, count] = label
+            count += has[i, label]
+            kind |= has[i, label] << min(label, FEW - 1)
+        many[i], kinds[i] = count, kind
 
 
-@inner
+@inlined
 def strike_out(
     cost: Ints,
     near: Ints,
     beside: Ints,
-    left: Ints,
+    left: Bytes,
     many: Ints,
     has: Bytes,
-    plains: Ints,
-    i: int,
+    kinds: Ints,
+    gaps: Ints,
+    known: Bytes,
+    starts: Ints,
+    labels: int,
     plain: int,
+    i: int,
 ) -> bool:
     """Strike out labels of block i that its cheapest label beats whatever the neighbours show."""
+    options = many[i]
     best = left[i, 0]
-    for a in range(1, -many[i]):
+    for a in range(1, options):
         if cost[i, left[i, a]] < cost[i, best]:
             best = left[i, a]
-    count = 0
-    for a in range(-many[i]):
+    few = labels <= FEW
+    asker, asked = (NOBODY, labels) if few else (i, options)
+    for d in range(4):
+        j = beside[i, d]
+        row = kinds[j] * FEW + best
+        starts[d] = row * FEW if few else (FEW * FEW << FEW) + d * labels
+        if few and known[row] == 1:
+            continue
+        known[row] = 1
+        shown = many[j] if kinds[j] != 0 else 0
+        fill_gaps(near, left, gaps, starts[d], labels, plain, asker, asked, j, shown, best)
+    after, before, below, above = starts[0], starts[1], starts[2], starts[3]
+    count, kind = 0, 0
+    for a in range(options):
         label = left[i, a]
         lead = cost[i, label] - cost[i, best]
-        for d in range(4):
-            j = beside[i, d]
-            if j == NOBODY or many[j] > 0:
-                continue
-            # The least of near[label, l] − near[best, l]. Labels of one input each are equally far from all others of one input,
-            # so that most l need not be looked at.
-            if label >= plain or best >= plain:
-                least = near[label, left[j, 0]] - near[best, left[j, 0]]
-                for b in range(1, -many[j]):
-                    least = min(least, near[label, left[j, b]] - near[best, left[j, b]])
-            elif has[j, label] == 1:
-                least = -near[best, label]
-            else:
-                least = np.int64(0) if plains[j] > has[j, best] else near[label, best]
-                for mixed in range(plain, near.shape[0]):
-                    if has[j, mixed] == 1:
-                        least = min(least, near[label, mixed] - near[best, mixed])
-            lead += least
+        lead += gaps[after + label] + gaps[before + label] + gaps[below + label] + gaps[above + label]
         if label == best or lead <= 0:
             left[i, count] = label
             count += 1
+            kind |= 1 << min(label, FEW - 1)
         else:
             has[i, label] = 0
-            plains[i] -= label < plain
-    changed = count < -many[i]
-    many[i] = -count
-    return bool(changed)
+    many[i], kinds[i] = count, kind
+    return bool(count < options)
+
+
+@inlined
+def fill_gaps(
+    near: Ints, left: Bytes, gaps: Ints, start: int, labels: int, plain: int, i: int, asked: int, j: int, options: int, best: int
+) -> None:
+    """The least of near[label, l] − near[best, l] over ``options`` labels l of block j, for ``asked`` labels of block i."""
+    for a in range(asked):
+        gaps[start + left[i, a]] = 0 if options == 0 else MOST
+    begin = 0
+    for at in range(options):
+        shown = left[j, at]
+        even = shown != best and max(shown, best) < plain
+        for a in range(begin if even else 0, asked):
+            label = left[i, a]
+            gaps[start + label] = min(gaps[start + label], near[shown, label] - near[shown, best])
+        gaps[start + shown] = min(gaps[start + shown], -near[shown, best])
+        if even:  # labels of one input each are equally far from each other: for these, once will do
+            begin = max(0, asked - (labels - plain))
 
 
 @inner
@@ -240,7 +246,7 @@ def eliminate(board: Board, count: int) -> None:
 
 @inner
 def fill_joins(
-    cost: Ints, near: Ints, beside: Ints, left: Ints, joins: Ints, i: int, options: int, within: int, over: int
+    cost: Ints, near: Ints, beside: Ints, left: Bytes, joins: Ints, i: int, options: int, within: int, over: int
 ) -> None:
     """What labels of block i cost beside those of the block before it, and borders with the block above it, both times SHIFT."""
     before, above = beside[i, 1], beside[i, 3]

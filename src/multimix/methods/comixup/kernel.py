@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import inner, kernel
-from .blocks import solve_board
+from .blocks import FEW, solve_board
 from .board import Board, Ints
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     """A part at work: m inputs, m outputs of N blocks, two inputs for each block (twice the same if it shows one)."""
 
     base: Floats  # [N, m]: what input k costs at block i
-    whole: Ints  # the same as whole numbers
+    whole: Ints  # [m, N]: the same as whole numbers
     least: Ints  # [m]: of an input, over the blocks
     most: Ints
     affinity: Floats
@@ -97,8 +97,8 @@ def fill_base(part: Part, held: Floats, tilt: Floats, scale: float) -> None:
     for a in range(len(tilt)):
         for i in range(len(base)):
             base[i, a] = tilt[a] - held[a, i]
-            whole[i, a] = np.int64(np.rint(base[i, a] * scale))
-        least[a], most[a] = whole[:, a].min(), whole[:, a].max()
+            whole[a, i] = np.int64(np.rint(base[i, a] * scale))
+        least[a], most[a] = whole[a].min(), whole[a].max()
 
 
 @inner
@@ -107,7 +107,7 @@ def new_part(start: Ints, affinity: Floats, beside: Ints) -> Part:
     m, blocks = start.shape
     return Part(
         np.empty((blocks, m)),
-        np.empty((blocks, m), np.int64),
+        np.empty((m, blocks), np.int64),
         np.empty(m, np.int64),
         np.empty(m, np.int64),
         affinity,
@@ -128,16 +128,19 @@ def new_board(blocks: int, labels: int, beside: Ints) -> Board:
     """Memory for one output."""
     return Board(
         np.zeros((blocks, labels), np.int64),
-        np.zeros((labels, labels), np.int64),
+        np.zeros((labels + 1, labels + 1), np.int64),
         beside,
-        np.zeros(blocks, np.int64),
+        np.full(blocks + 1, labels),
         np.zeros(labels, np.int64),
-        np.zeros((blocks, labels), np.int64),
+        np.zeros((blocks + 1, 1), np.uint8) + np.arange(labels).astype(np.uint8),  # NOBODY may have any
         np.zeros(blocks, np.int64),
-        np.zeros((blocks, labels), np.uint8),
-        np.zeros(blocks, np.int64),
+        np.zeros((blocks, labels + 1), np.uint8),
+        np.zeros(blocks + 1, np.int64),
+        np.zeros((FEW * FEW << FEW) + 4 * labels, np.int64),
+        np.ones((FEW << FEW) + labels, np.uint8),
         np.zeros(blocks, np.uint8),
         np.zeros(blocks, np.int64),
+        np.zeros((blocks, 4), np.int64),
         np.zeros(MOST_STATES, np.int64),
         np.zeros(MOST_STATES, np.int64),
         np.zeros((2, MOST_STATES), np.int64),
@@ -145,7 +148,7 @@ def new_board(blocks: int, labels: int, beside: Ints) -> Board:
         np.zeros(16, np.int64),
         np.zeros((blocks, 20), np.int64),
         np.zeros(blocks, np.int64),
-        np.zeros((9, blocks), np.int64),
+        np.zeros((9, blocks + 1), np.int64),
     )
 
 
@@ -191,9 +194,9 @@ def run_sweep(part: Part, board: Board, weights: Weights, soft: bool, descent: b
         first[:], second[:] = part.first[j], part.second[j]
         own = output_cost(part, weights, j) if descent else 0.0
         take_output(part, j)
-        active = fill_board(part, board, weights, j, soft)
+        labels, plain, border = fill_board(part, board, weights, j, soft)
         exact[0] += 1
-        exact[1] += solve_board(board, active, len(part.total))
+        exact[1] += solve_board(board, labels, plain, border)
         read_board(part, board, j)
         count_output(part, j)
         if not descent:
@@ -210,37 +213,46 @@ def run_sweep(part: Part, board: Board, weights: Weights, soft: bool, descent: b
 
 
 @inner
-def fill_board(part: Part, board: Board, weights: Weights, j: int, soft: bool) -> Any:
-    """Costs, borders and starting labels of output j; the number of labels that may be best somewhere."""
+def fill_board(part: Part, board: Board, weights: Weights, j: int, soft: bool) -> tuple[int, int, int]:
+    """Costs, borders and starting labels of output j.
+
+    The number of labels that may be best somewhere, how many of these show one input, and the dearest border.
+    """
     blocks, m = part.base.shape
     fill_push(part, weights, j)
     pairs = find_parents(part, j) if soft else 0
-    bonus = np.int64(np.rint(weights.bonus * weights.scale))
-    fill_borders(board.near, part.parents, m, pairs, weights)
-    active = list_active(part, board, pairs, bonus)
-    cost, whole, push, parents, label = board.cost, part.whole, part.push, part.parents, board.label
+    bonus, quarter = np.int64(np.rint(weights.bonus * weights.scale)), np.int64(np.rint(weights.beta * weights.scale / 4))
+    dearest = 4 * quarter if m > 1 else 0
+    labels = list_active(part, board, pairs, bonus, dearest)
+    cost, near, whole, push, parents = board.cost, board.near, part.whole, part.push, part.parents
+    place, plain = np.full(m + EXTRA, len(near) - 1), 0  # where a label is among the active ones
+    for at in range(labels):
+        label = board.active[at]
+        place[label] = at
+        plain += label < m
+        for other in range(at + 1):
+            near[at, other] = near[other, at] = quarter * border(label, board.active[other], m, parents, weights.own_borders)
+        a, b = (label, label) if label < m else (parents[label - m, 0], parents[label - m, 1])
+        pushed, less = push[a] + push[b], bonus if label >= m else 0
+        for i in range(blocks):
+            cost[i, at] = (whole[a, i] + whole[b, i] + pushed) // 2 - less
     first, second = part.first[j], part.second[j]
     for i in range(blocks):
-        for k in range(m):
-            cost[i, k] = whole[i, k] + push[k]
-        label[i] = first[i]
+        board.label[i] = place[first[i]]
         for e in range(pairs):
-            a, b = parents[e, 0], parents[e, 1]
-            cost[i, m + e] = (cost[i, a] + cost[i, b]) // 2 - bonus
-            if first[i] == a and second[i] == b:
-                label[i] = m + e
-    return active
+            if first[i] == parents[e, 0] and second[i] == parents[e, 1]:
+                board.label[i] = place[m + e]
+    return labels, plain, dearest
 
 
 @inner
-def list_active(part: Part, board: Board, pairs: int, bonus: int) -> int:
+def list_active(part: Part, board: Board, pairs: int, bonus: int, dearest: int) -> int:
     """The number of labels that may be best at some block, put into ``board.active``: most inputs are shown by others already."""
     least, push, active = part.least, part.push, board.active
     m = len(push)
     bound = part.most[0] + push[0]
     for k in range(1, m):
         bound = min(bound, part.most[k] + push[k])
-    bound += 4 * board.near[0, 1] if m > 1 else 0
     count = 0
     for k in range(m + pairs):
         if k < m:
@@ -248,20 +260,10 @@ def list_active(part: Part, board: Board, pairs: int, bonus: int) -> int:
         else:
             a, b = part.parents[k - m, 0], part.parents[k - m, 1]
             lowest = (least[a] + push[a] + least[b] + push[b]) // 2 - bonus
-        if lowest <= bound:
+        if lowest <= bound + 4 * dearest:
             active[count] = k
             count += 1
     return count
-
-
-@inner
-def fill_borders(near: Ints, parents: Ints, m: int, pairs: int, weights: Weights) -> None:
-    """Borders between labels; those of one input each are filled once."""
-    quarter = np.int64(np.rint(weights.beta * weights.scale / 4))
-    begin = m if near[0, min(1, m - 1)] == 4 * quarter else 0
-    for a in range(begin, m + pairs):
-        for b in range(a + 1):
-            near[a, b] = near[b, a] = border(a, b, m, parents, weights.own_borders) * quarter
 
 
 @inner
@@ -280,8 +282,8 @@ def border(a: int, b: int, m: int, parents: Ints, own: bool) -> int:
 def read_board(part: Part, board: Board, j: int) -> None:
     """The labels found, as inputs that output j shows."""
     m = len(part.total)
-    for i in range(len(board.label)):
-        label = board.label[i]
+    for i in range(len(board.many)):
+        label = board.active[board.label[i]]
         part.first[j, i] = label if label < m else part.parents[label - m, 0]
         part.second[j, i] = label if label < m else part.parents[label - m, 1]
 

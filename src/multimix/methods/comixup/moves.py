@@ -2,21 +2,25 @@
 
 import numpy as np
 
-from ...compiled import inner
+from ...compiled import inlined, inner
 from .board import NOBODY, Board, Ints
 
 EXCESS, INSIDE, QUEUE, CAME, NODES = 4, 5, 6, 7, 8  # rows of the moves' memory, after one of room for each direction
 
 
 @inner
-def move_labels(board: Board, island: Ints) -> None:
+def move_labels(board: Board, island: Ints, labels: int) -> None:
     """Labels of the ``island`` that no move between two labels makes cheaper, from the cheapest of three starts.
 
     In a move every block that shows one of the two labels chooses anew between them, by a minimum cut. Any border costs will do
     that are symmetric, at least 0 and 0 between equal labels.
     """
-    choose_start(board, island)
-    labels = len(board.near)
+    within = board.within
+    for i in island:
+        for d in range(4):
+            j = board.beside[i, d]
+            within[i, d] = j if j != NOBODY and board.many[j] > 1 else NOBODY
+    choose_start(board, island, labels)
     known = np.zeros(labels, np.bool_)
     shown = np.zeros(labels, np.int64)  # how many blocks have the label now
     for i in island:
@@ -32,22 +36,23 @@ def move_labels(board: Board, island: Ints) -> None:
             for second in range(first + 1, labels):
                 if shown[first] + shown[second] == 0 or tried[first, second] >= changes:
                     continue
-                if known[first] and known[second]:
-                    tried[first, second] = changes
-                    if move(board, island, first, second):
-                        changes += 1
-                        improved = True
-                        shown[:] = 0
-                        for i in island:
-                            shown[board.label[i]] += 1
+                if not (known[first] and known[second]):
+                    continue
+                tried[first, second] = changes
+                if move(board, island, first, second):
+                    changes += 1
+                    improved = True
+                    shown[:] = 0
+                    for i in island:
+                        shown[board.label[i]] += 1
 
 
-@inner
-def choose_start(board: Board, island: Ints) -> None:
+@inlined
+def choose_start(board: Board, island: Ints, labels: int) -> None:
     """The cheapest of: the labels before, each block's own cheapest, and the best single label (where a block may have it)."""
     cost, label, left = board.cost, board.label, board.left
-    labels = len(board.near)
     own, total, count = board.moves[0], np.zeros(labels, np.int64), np.zeros(labels, np.int64)
+    own[NOBODY] = label[NOBODY]
     for i in island:
         own[i] = left[i, 0]
         for a in range(board.many[i]):
@@ -68,99 +73,75 @@ def choose_start(board: Board, island: Ints) -> None:
             label[i] = best if single else own[i]
 
 
-@inner
+@inlined
 def energy(board: Board, label: Ints, island: Ints) -> int:
     """What an island costs with ``label``."""
+    near, within = board.near, board.within
     total = np.int64(0)
     for i in island:
-        total += board.cost[i, label[i]]
-        for d in (0, 2):
-            j = board.beside[i, d]
-            if j != NOBODY and board.many[j] > 1:
-                total += board.near[label[i], label[j]]
+        total += board.cost[i, label[i]] + near[label[i], label[within[i, 0]]] + near[label[i], label[within[i, 2]]]
     return int(total)
 
 
-@inner
+@inlined
 def move(board: Board, island: Ints, first: int, second: int) -> bool:
     """Whether the best choice between two labels, made for every block that shows one of them, is cheaper; then it is made."""
     label, has, inside, nodes = board.label, board.has, board.moves[INSIDE], board.moves[NODES]
     count = 0
     for i in island:
-        inside[i] = 0
-        if (label[i] == first or label[i] == second) and has[i, first] == 1 and has[i, second] == 1:
-            inside[i] = 1
-            nodes[count] = i
-            count += 1
+        shows = (label[i] == first) | (label[i] == second)
+        inside[i] = shows & has[i, first] & has[i, second]
+        nodes[count] = i
+        count += inside[i]
     nodes = nodes[:count]
-    if count == 0 or not may_gain(board, nodes, first, second):
-        return False
-    gain = fill_move(board, nodes, first, second)
-    if -saturate(board.moves, board.beside, nodes) >= gain:
+    gain, hope = fill_move(board, nodes, first, second)
+    if not hope or not saturate(board.moves, board.within, nodes, -gain):
         return False
     for i in nodes:
         label[i] = first if inside[i] == 2 else second
     return True
 
 
-@inner
-def may_gain(board: Board, nodes: Ints, first: int, second: int) -> bool:
-    """Whether some block would be cheaper with the other label if its neighbours did what suits it; else no move is."""
-    cost, near, label, inside = board.cost, board.near, board.label, board.moves[INSIDE]
-    for i in nodes:
-        now = label[i]
-        other = first + second - now
-        gain = cost[i, now] - cost[i, other]
-        for d in range(4):
-            j = board.beside[i, d]
-            if j == NOBODY or board.many[j] == 1:
-                continue
-            gain += near[now, label[j]]
-            if inside[j] == 0:
-                gain -= near[other, label[j]]
-        if gain > 0:
-            return True
-    return False
-
-
-@inner
-def fill_move(board: Board, nodes: Ints, first: int, second: int) -> int:
+@inlined
+def fill_move(board: Board, nodes: Ints, first: int, second: int) -> tuple[int, bool]:
     """Room and excess of a move: what the second label costs more than the first, and borders inside.
 
-    What the labels as they are cost more than the first everywhere.
+    What the labels as they are cost more than the first everywhere; whether some block would be cheaper with the other label if
+    its neighbours did what suits it: else no move is.
     """
-    cost, near, label = board.cost, board.near, board.label
+    cost, near, label, within = board.cost, board.near, board.label, board.within
     room, excess, inside = board.moves, board.moves[EXCESS], board.moves[INSIDE]
-    gain = np.int64(0)
+    border = near[first, second]
+    gain, unlike, hope = np.int64(0), np.int64(0), False
     for i in nodes:
-        excess[i] = cost[i, second] - cost[i, first]
+        more, others = cost[i, second] - cost[i, first], np.int64(0)
         for d in range(4):
-            j = board.beside[i, d]
-            room[d, i] = 0
-            if j == NOBODY or board.many[j] == 1:
-                continue
-            if inside[j] == 1:
-                room[d, i] = near[first, second]
-                if d % 2 == 0 and label[i] != label[j]:
-                    gain += near[first, second]
-            else:
-                excess[i] += near[second, label[j]] - near[first, label[j]]
-        if label[i] == second:
-            gain += excess[i]
-    return int(gain)
+            j = within[i, d]
+            room[d, i] = border * inside[j]
+            more += (near[second, label[j]] - near[first, label[j]]) * (1 - inside[j])
+            others += inside[j] & (label[j] != label[i])
+        excess[i] = more
+        unlike += others
+        is_second = label[i] == second
+        gain += more * is_second
+        hope |= (more if is_second else -more) + border * others > 0
+    return int(gain + border * (unlike // 2)), hope
 
 
-@inner
-def saturate(room: Ints, beside: Ints, nodes: Ints) -> int:
-    """Send excess to deficits along short ways until none gets there; what is left of the deficits, as a positive number.
+@inlined
+def saturate(room: Ints, within: Ints, nodes: Ints, enough: int) -> bool:
+    """Send excess to deficits along short ways until none gets there; whether deficits of more than ``enough`` are left.
 
-    Blocks that excess still reaches are marked 2: they show the first label.
+    Then blocks that excess still reaches are marked 2: they show the first label.
     """
     excess, inside, queue, came = room[EXCESS], room[INSIDE], room[QUEUE], room[CAME]
-    decide_alone(room, beside, nodes)
-    send_next_door(room, beside, nodes)
+    decide_alone(room, within, nodes)
+    send_next_door(room, within, nodes)
+    missing = np.int64(0)
+    for i in nodes:
+        missing -= min(excess[i], 0)
     sent = True
-    while sent:  # the last time nothing gets anywhere, and marks are right
+    while sent and missing > enough:  # the last time nothing gets anywhere, and marks are right
         sent = False
         head = tail = 0
         for i in nodes:
@@ -174,22 +155,21 @@ def saturate(room: Ints, beside: Ints, nodes: Ints) -> int:
             i = queue[head]
             head += 1
             for d in range(4):
-                j = beside[i, d]
+                j = within[i, d]
                 if room[d, i] > 0 and inside[j] == 1:
                     inside[j] = 2
                     came[j] = d
                     queue[tail] = j
                     tail += 1
                     if excess[j] < 0:
-                        sent |= push(room, beside, j)
-    missing = np.int64(0)
-    for i in nodes:
-        missing -= min(excess[i], 0)
-    return int(missing)
+                        amount = push(room, within, j)
+                        missing -= amount
+                        sent |= amount > 0
+    return bool(missing > enough)
 
 
-@inner
-def decide_alone(room: Ints, beside: Ints, nodes: Ints) -> None:
+@inlined
+def decide_alone(room: Ints, within: Ints, nodes: Ints) -> None:
     """Blocks whose excess or deficit outweighs all their borders are decided, whatever the others do: these reckon with it."""
     excess = room[EXCESS]
     changed = True
@@ -203,20 +183,20 @@ def decide_alone(room: Ints, beside: Ints, nodes: Ints) -> None:
             sign = 1 if excess[i] > 0 else -1
             for d in range(4):
                 if room[d, i] > 0:
-                    j = beside[i, d]
+                    j = within[i, d]
                     excess[i] -= sign * room[d, i]
                     excess[j] += sign * room[d, i]
                     room[d, i] = room[d ^ 1, j] = 0
 
 
-@inner
-def send_next_door(room: Ints, beside: Ints, nodes: Ints) -> None:
+@inlined
+def send_next_door(room: Ints, within: Ints, nodes: Ints) -> None:
     """Send excess to deficits next door: most of it gets no farther."""
     excess = room[EXCESS]
     for i in nodes:
         for d in range(4):
-            if excess[i] > 0 and room[d, i] > 0 and excess[beside[i, d]] < 0:
-                j = beside[i, d]
+            if excess[i] > 0 and room[d, i] > 0 and excess[within[i, d]] < 0:
+                j = within[i, d]
                 sent = min(excess[i], -excess[j], room[d, i])
                 excess[i] -= sent
                 excess[j] += sent
@@ -224,25 +204,25 @@ def send_next_door(room: Ints, beside: Ints, nodes: Ints) -> None:
                 room[d ^ 1, j] += sent
 
 
-@inner
-def push(room: Ints, beside: Ints, end: int) -> bool:
-    """Send as much as fits along the way that ended at the deficit of ``end``; whether anything did, after others went before."""
+@inlined
+def push(room: Ints, within: Ints, end: int) -> int:
+    """Send as much as fits along the way that ended at the deficit of ``end``: how much, after others went before."""
     excess, came = room[EXCESS], room[CAME]
     sent, j = -excess[end], end
     while came[j] >= 0:
-        i = beside[j, came[j] ^ 1]
+        i = within[j, came[j] ^ 1]
         sent = min(sent, room[came[j], i])
         j = i
     sent = min(sent, excess[j])
     if sent == 0:
-        return False
+        return 0
     excess[j] -= sent
     excess[end] += sent
     j = end
     while came[j] >= 0:
         d = came[j]
-        i = beside[j, d ^ 1]
+        i = within[j, d ^ 1]
         room[d, i] -= sent
         room[d ^ 1, j] += sent
         j = i
-    return True
+    return int(sent)
