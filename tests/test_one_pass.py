@@ -3,10 +3,13 @@
 import itertools
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import multimix as mm
@@ -194,6 +197,50 @@ def test_what_the_kernels_do_not_take_is_mixed_by_torch(method):
     assert torch.equal(plan.mix(X, out=out), expected), "another order than that of x"
     in_vmap = torch.func.vmap(plan.mix)(torch.stack([X, -X]))
     torch.testing.assert_close(in_vmap, torch.stack([expected, -expected]))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_what_is_no_batch_or_no_number_of_classes_is_refused_as_it_is_without(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both are beta
+        others = [X.to_sparse(), X.to_mkldnn(), torch.nested.nested_tensor(list(X))]
+    for x in others:
+        with pytest.raises(ValueError, match="x must be a dense tensor"):
+            mm.Mix(method, 5)(x, Y)
+    for classes in (1, 0, -3):
+        with pytest.raises(ValueError, match=f"num_classes must be a whole number, at least 2, got {classes}"):
+            mm.Mix(method, classes)(X, torch.zeros_like(Y))
+
+
+@pytest.mark.parametrize("method", [*METHODS, mm.ResizeMix(k=2), mm.CoMixup(k=2)], ids=repr)
+def test_a_derivative_of_forward_mode_is_not_lost(method):
+    given = {"saliency": X.abs().sum(1)} if method.traits.needs else {}
+    plan = method.plan(X, generator=seeded(8), **given)
+    with forward_ad.dual_level():
+        mixed, tangent = forward_ad.unpack_dual(plan.mix(forward_ad.make_dual(X, X + 1)))
+    torch.testing.assert_close(mixed, plan.mix(X))
+    torch.testing.assert_close(tangent, plan.mix(X + 1))  # mixing is linear
+
+
+def test_zeros_without_memory_are_not_looked_for_there():
+    zeros = torch._efficientzerotensor(X.shape)
+    assert one_pass.largest(zeros) is None
+    plan = METHODS[0].plan(zeros)
+    assert plan._mix_at_once(zeros) is None
+    assert not plan.mix(zeros).any()
+
+
+def test_plans_whose_parts_do_not_fit_are_left_to_torch():
+    shares, boxes = METHODS[0].plan(X), METHODS[2].plan(X)
+    others = [
+        replace(shares, share=torch.rand(3, 4, dtype=torch.float64)),
+        replace(boxes, low=boxes.low.repeat(1, 4, 1), high=boxes.high.repeat(1, 4, 1)),
+        replace(boxes, low=boxes.low.int(), high=boxes.high.int()),
+        replace(boxes, high=boxes.high[:1]),
+        replace(boxes, low=boxes.low[..., :1].contiguous(), high=boxes.high[..., :1].contiguous()),
+    ]
+    for plan in others:
+        assert plan._mix_at_once(X) is None, "it would read past the end"
 
 
 def test_a_batch_that_is_kept_never_changes():
