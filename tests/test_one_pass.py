@@ -243,6 +243,16 @@ def test_plans_whose_parts_do_not_fit_are_left_to_torch():
         assert plan._mix_at_once(X) is None, "it would read past the end"
 
 
+@pytest.mark.parametrize("method", [*METHODS, mm.ResizeMix()], ids=repr)
+def test_a_buffer_that_a_gradient_needs_is_known_to_have_changed(method):
+    plan = method.plan(X)
+    out, weight = plan.mix(X), torch.ones(1, requires_grad=True)
+    loss = (out * weight).sum()
+    plan.mix(X, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_a_batch_that_is_kept_never_changes():
     x, y = torch.randn(32, 3, 24, 20, generator=seeded(9)), torch.arange(32)  # large enough for the pool
     mix = mm.Mix(mm.InputMixup(k=5), 700, seed=0)
