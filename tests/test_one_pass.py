@@ -1,6 +1,7 @@
 """Small batches in one compiled pass: what torch's calls give, refused alike, drawn alike; loaded only once it pays."""
 
 import itertools
+import os
 import subprocess
 import sys
 import warnings
@@ -264,6 +265,23 @@ def test_a_batch_that_is_kept_never_changes():
     for (part, target), (part_before, target_before) in zip(kept, copies, strict=True):
         assert torch.equal(part, part_before)
         assert np.array_equal(target, target_before)
+
+
+CHECKED = """
+import torch, multimix as mm
+from multimix import one_pass, one_pass_kernel
+one_pass._loaded = one_pass_kernel
+for method in (mm.InputMixup(k=3), mm.InputMixup(k=2, per_pair=True), mm.CutMix(k=2), mm.CutMix(k=3, per_pair=True)):
+    for x in (torch.rand(5, 3, 7, 6), torch.rand(1, 2, 9), torch.rand(4, 2, 3, 4, 5), torch.rand(3, 4, 5, 6).mT.contiguous().mT):
+        mm.Mix(method, 5)(x, torch.arange(len(x)))
+        plan = method.plan(x, partner=torch.zeros(len(x), dtype=torch.int64))
+        plan.mix(x)
+"""
+
+
+def test_no_index_leaves_its_array(tmp_path):
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", CHECKED], env=environment, check=True)
 
 
 LATER = """
