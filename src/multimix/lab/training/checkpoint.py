@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -217,7 +218,7 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     if checkpoint.values.get("settings", said.stored) != said.stored:  # the best epoch does not say
         raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({said.stored})")
     check_trusted(settings.network, trust, folder)
-    build = partial(settings.network.built, len(said.classes), said.channels)
+    build = partial(_untrained(settings.network).built, len(said.classes), said.channels)
     try:
         weights = unflatten(checkpoint, "network")
         if settings.network.name in NETWORKS or settings.network.name.startswith(OWN_NETWORKS):
@@ -323,6 +324,12 @@ def check_trusted(network: Network, trust: Collection[str], folder: Path) -> Non
             f"the run {folder.name} has {name} with options that can make timm fetch, read or write files "
             f"({', '.join(network.options)}): {hint}"
         )
+
+
+def _untrained(network: Network) -> Network:
+    """Without the weights that timm would fetch first, since those of the run follow."""
+    kept = tuple(words for words in network.options if words.partition("=")[0] != "pretrained")
+    return replace(network, options=kept) if network.name.startswith(TIMM) else network
 
 
 def weights_digest(network: nn.Module) -> str:
