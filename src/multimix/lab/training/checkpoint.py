@@ -292,9 +292,9 @@ def _check_shapes(build: Callable[[], nn.Module], weights: Any) -> None:
 def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
     """Raise ValueError if a weight of ``network`` is NaN in ``state``, or anything of another type, which would be cast.
 
-    Buffers may hold what they like.
+    Weights that are trained must be finite, too. Buffers may hold what they like.
     """
-    weights = {name for name, _ in network.named_parameters()}
+    weights = dict(network.named_parameters())
     for name, own in network.state_dict().items():
         value = state.get(name)
         if not isinstance(value, Tensor) or not isinstance(own, Tensor):
@@ -303,6 +303,8 @@ def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
             raise ValueError(f"its {name} is {str(value.dtype)[6:]}, the network's {str(own.dtype)[6:]}")
         if name in weights and bool(value.isnan().any()):
             raise ValueError(f"its weights {name} hold NaN")
+        if name in weights and weights[name].requires_grad and not bool(value.isfinite().all()):
+            raise ValueError(f"its weights {name} hold infinity")
 
 
 def check_trusted(network: Network, trust: Collection[str], folder: Path) -> None:
