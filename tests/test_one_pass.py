@@ -1,12 +1,16 @@
 """Small batches in one compiled pass: what torch's calls give, refused alike, drawn alike; loaded only once it pays."""
 
 import itertools
+import os
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import multimix as mm
@@ -196,6 +200,60 @@ def test_what_the_kernels_do_not_take_is_mixed_by_torch(method):
     torch.testing.assert_close(in_vmap, torch.stack([expected, -expected]))
 
 
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_what_is_no_batch_or_no_number_of_classes_is_refused_as_it_is_without(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both are beta
+        others = [X.to_sparse(), X.to_mkldnn(), torch.nested.nested_tensor(list(X))]
+    for x in others:
+        with pytest.raises(ValueError, match="x must be a dense tensor"):
+            mm.Mix(method, 5)(x, Y)
+    for classes in (1, 0, -3):
+        with pytest.raises(ValueError, match=f"num_classes must be a whole number, at least 2, got {classes}"):
+            mm.Mix(method, classes)(X, torch.zeros_like(Y))
+
+
+@pytest.mark.parametrize("method", [*METHODS, mm.ResizeMix(k=2), mm.CoMixup(k=2)], ids=repr)
+def test_a_derivative_of_forward_mode_is_not_lost(method):
+    given = {"saliency": X.abs().sum(1)} if method.traits.needs else {}
+    plan = method.plan(X, generator=seeded(8), **given)
+    with forward_ad.dual_level():
+        mixed, tangent = forward_ad.unpack_dual(plan.mix(forward_ad.make_dual(X, X + 1)))
+    torch.testing.assert_close(mixed, plan.mix(X))
+    torch.testing.assert_close(tangent, plan.mix(X + 1))  # mixing is linear
+
+
+def test_zeros_without_memory_are_not_looked_for_there():
+    zeros = torch._efficientzerotensor(X.shape)
+    assert one_pass.largest(zeros) is None
+    plan = METHODS[0].plan(zeros)
+    assert plan._mix_at_once(zeros) is None
+    assert not plan.mix(zeros).any()
+
+
+def test_plans_whose_parts_do_not_fit_are_left_to_torch():
+    shares, boxes = METHODS[0].plan(X), METHODS[2].plan(X)
+    others = [
+        replace(shares, share=torch.rand(3, 4, dtype=torch.float64)),
+        replace(boxes, low=boxes.low.repeat(1, 4, 1), high=boxes.high.repeat(1, 4, 1)),
+        replace(boxes, low=boxes.low.int(), high=boxes.high.int()),
+        replace(boxes, high=boxes.high[:1]),
+        replace(boxes, low=boxes.low[..., :1].contiguous(), high=boxes.high[..., :1].contiguous()),
+    ]
+    for plan in others:
+        assert plan._mix_at_once(X) is None, "it would read past the end"
+
+
+@pytest.mark.parametrize("method", [*METHODS, mm.ResizeMix()], ids=repr)
+def test_a_buffer_that_a_gradient_needs_is_known_to_have_changed(method):
+    plan = method.plan(X)
+    out, weight = plan.mix(X), torch.ones(1, requires_grad=True)
+    loss = (out * weight).sum()
+    plan.mix(X, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_a_batch_that_is_kept_never_changes():
     x, y = torch.randn(32, 3, 24, 20, generator=seeded(9)), torch.arange(32)  # large enough for the pool
     mix = mm.Mix(mm.InputMixup(k=5), 700, seed=0)
@@ -207,6 +265,23 @@ def test_a_batch_that_is_kept_never_changes():
     for (part, target), (part_before, target_before) in zip(kept, copies, strict=True):
         assert torch.equal(part, part_before)
         assert np.array_equal(target, target_before)
+
+
+CHECKED = """
+import torch, multimix as mm
+from multimix import one_pass, one_pass_kernel
+one_pass._loaded = one_pass_kernel
+for method in (mm.InputMixup(k=3), mm.InputMixup(k=2, per_pair=True), mm.CutMix(k=2), mm.CutMix(k=3, per_pair=True)):
+    for x in (torch.rand(5, 3, 7, 6), torch.rand(1, 2, 9), torch.rand(4, 2, 3, 4, 5), torch.rand(3, 4, 5, 6).mT.contiguous().mT):
+        mm.Mix(method, 5)(x, torch.arange(len(x)))
+        plan = method.plan(x, partner=torch.zeros(len(x), dtype=torch.int64))
+        plan.mix(x)
+"""
+
+
+def test_no_index_leaves_its_array(tmp_path):
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", CHECKED], env=environment, check=True)
 
 
 LATER = """

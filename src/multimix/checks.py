@@ -35,6 +35,8 @@ def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
     """Raise unless ``x`` is a batch that can be mixed at ``layers``: floating point if the input (None) is among them."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if x.is_nested:
+        raise ValueError("x must be a dense tensor, got a nested one; use torch.nested.to_padded_tensor")
     if x.ndim == 0 or x.numel() == 0:
         raise ValueError(f"x must hold at least 1 sample, none of them empty, got shape {list(x.shape)}")
     if x.layout != torch.strided:

@@ -138,9 +138,9 @@ class Mix(nn.Module):
         Also for numbers that are large or not finite, and labels that are no classes: they come back with time to say so.
         """
         method, classes = self.method, self.num_classes
-        if not (method.needs_shape_only and one_pass.is_usual(x, y) and type(classes) is int and self.training and self.enabled):
+        if not (method.needs_shape_only and one_pass.is_usual(x, y) and self.training and self.enabled):
             return None
-        if self.model is not None or self.smoothing or not method.is_certain():
+        if type(classes) is not int or classes < 2 or self.model is not None or self.smoothing or not method.is_certain():
             return None
         position = self._position()
         plan = method.draw(x, generator=self._generator())

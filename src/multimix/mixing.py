@@ -124,6 +124,7 @@ def can_write_in_place(z: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and not is_transformed(z)
         and not (z.requires_grad and torch.is_grad_enabled())
+        and one_pass.is_all_in_memory(z)
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
 WORTH_IT = 1000
@@ -45,6 +46,8 @@ def is_usual(x: Any, y: Any) -> bool:
         and type(x) is Tensor
         and type(y) is Tensor
         and x.is_cpu
+        and x.layout == torch.strided
+        and not x.is_nested
         and y.is_cpu
         and x.dtype == torch.float32 == torch.get_default_dtype()
         and not x.requires_grad
@@ -54,7 +57,15 @@ def is_usual(x: Any, y: Any) -> bool:
         and torch._C._len_torch_function_stack() == 0
         and not is_functorch_wrapped_tensor(x)
         and not is_functorch_wrapped_tensor(y)
+        and is_all_in_memory(x)
     )
+
+
+def is_all_in_memory(z: Tensor) -> bool:
+    """Whether the memory of ``z`` says all about it: no sign that is kept elsewhere, no zeros without any memory, and no
+    derivative of torch's forward mode beside it, which whoever reads memory would lose.
+    """
+    return not (z.is_neg() or z._is_zerotensor() or forward_ad._current_level >= 0)
 
 
 def largest(x: Tensor) -> float | None:
@@ -73,7 +84,7 @@ def blend(z: Tensor, partner: Tensor, share: Tensor, out: Tensor, label: Tensor 
     """
     steps, paths = share.shape
     kernels = _kernels(z, out, steps)
-    if kernels is None or share.dtype != torch.float64 or not _are_indices(partner):
+    if kernels is None or share.dtype != torch.float64 or paths not in (1, len(z)) or not _are_indices(partner):
         return False
     batch, (to_step, to_pair) = z.shape[0], share.stride()
     addresses = z.data_ptr(), out.data_ptr(), partner.data_ptr(), label.data_ptr(), target.data_ptr(), target.shape[1]
@@ -101,6 +112,8 @@ def paste(
     steps, boxes, axes = low.shape
     kernels = _kernels(z, out, steps)
     if kernels is None or not (_are_indices(partner) and low.is_contiguous() and high.is_contiguous()):
+        return False
+    if not (low.dtype == high.dtype == torch.int64 and low.shape == high.shape and boxes in (1, len(z)) and axes == z.ndim - 2):
         return False
     batch, channels = z.shape[:2]
     unit = 1 if z.is_contiguous() else channels  # numbers of one place that lie side by side
@@ -135,7 +148,7 @@ def _import() -> ModuleType | None:
 
 def _is_dense(z: Tensor) -> bool:
     """Whether the memory of ``z`` is its numbers, all of them, channels first or last, and nobody else watches calls."""
-    if z.numel() == 0 or z.is_neg() or torch._C._len_torch_dispatch_stack() > 0:
+    if z.numel() == 0 or not is_all_in_memory(z) or torch._C._len_torch_dispatch_stack() > 0:
         return False
     return z.is_contiguous() or (z.ndim in (4, 5) and z.movedim(1, -1).is_contiguous())
 

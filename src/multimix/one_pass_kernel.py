@@ -90,7 +90,8 @@ def blend(
     if classes > 0 and not are_classes(label, classes):
         return np.float32(np.nan)
     own, bits = carray(at(z), (batch, length), np.float32), carray(at(z), (batch, length), np.uint32)
-    out, share = carray(at(rows), (steps * batch, length), np.float32), carray(at(lam), 1, np.float64)
+    out, last = carray(at(rows), (steps * batch, length), np.float32), (steps - 1) * to_step + (batch - 1) * to_pair
+    share = carray(at(lam), last + 1, np.float64)
     partner, seen, most = carray(at(pairs), batch, np.int64), np.zeros(batch, np.bool_), np.uint32(0)
     for start in range(batch):
         i = start

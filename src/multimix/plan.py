@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from . import one_pass
 from .checks import can_inspect, check_target, check_whole, is_large, is_whole, plain, plain_labels
@@ -82,7 +83,10 @@ class Plan(ABC):
         found = self._mix_at_once(z) if out is None and can_write_in_place(z) else None
         if found is not None:
             return found[0]
-        return self._mixed(z, out, large=is_large(z))
+        mixed = self._mixed(z, out, large=is_large(z))
+        if out is not None and can_write_in_place(z) and not out.is_inference():
+            increment_version(out)  # kernels fill it unseen by autograd, which must not compute with what it held before
+        return mixed
 
     def mix_target(self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0) -> Tensor:
         """``[K·B, C]``: ``y`` mixed as the samples are. See :func:`multimix.soft_target` for what ``y`` may be.

@@ -2,8 +2,10 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
+from torch import nn
 
 from multimix.lab.cli import main
 from multimix.lab.nets import check_network_path, network
@@ -68,6 +70,23 @@ def test_timm_fetches_and_writes_nothing_that_only_a_folder_names(run, options):
         ValueError, match=r"can make timm fetch, read or write files \(pretrained=True, .*: add --trust timm/test"
     ):
         load_run(run)
+
+
+def test_weights_that_timm_would_fetch_are_not_asked_for_when_those_of_a_run_follow(run, monkeypatch):
+    asked = []
+
+    def create_model(name, **options):
+        asked.append(options)
+        return nn.Linear(2, 2)
+
+    timm = SimpleNamespace(is_model=lambda name: True, create_model=create_model)
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    rename(run, "timm/resnet18", ["pretrained=True", "stem_width=8"])
+    with pytest.raises(ValueError, match="do not fit the network timm/resnet18"):
+        load_run(run)
+    (options,) = asked
+    assert "pretrained" not in options
+    assert options["stem_width"] == 8
 
 
 @pytest.mark.parametrize(("options", "trust"), [(["stem_width=8"], []), (["cache_dir=ran"], ["timm/no_such_network"])])

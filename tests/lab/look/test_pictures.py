@@ -152,6 +152,7 @@ def test_a_picture_survives_the_way_to_an_image_and_back(tmp_path):
     assert torch.equal(read_picture(saved(tmp_path, to_image(picture, 64)), 64), picture)
 
 
-def test_a_size_that_would_fill_the_memory_is_refused_before_anything_is_read(tmp_path, capsys):
-    assert main(["look", "--size", "100000", "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "size must lie in 16 … 512 pixels, got 100000\n"
+@pytest.mark.parametrize("size", [100000, 0, -1])
+def test_a_size_that_would_fill_the_memory_or_is_none_is_refused_before_anything_is_read(tmp_path, capsys, size):
+    assert main(["look", "--size", str(size), "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"size must lie in 16 … 512 pixels, got {size}\n"

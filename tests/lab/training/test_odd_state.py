@@ -85,6 +85,7 @@ ODD = {
     "a history of words": (at(history=["a"]), "its history is odd"),
     "something carried that is none": (value("carried", {"value": 3}), "its carried is odd"),
     "NaN": (weights(float("nan")), "hold NaN"),
+    "infinity": (weights(-float("inf")), "hold infinity"),
     "an optimiser with NaN": (weights(float("nan"), "optimizer/", "momentum_buffer"), "momentum_buffer holds NaN"),
     "complex weights": (cast(torch.complex64), "weight is complex64, the network's float32"),
     "weights of another precision": (cast(torch.float64), "weight is float64, the network's float32"),

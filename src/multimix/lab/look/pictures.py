@@ -25,7 +25,7 @@ def dog(size: int = 256) -> Tensor:
 
 def read_picture(path: str | Path, size: int) -> Tensor:
     """``[3, size, size]`` in 0 … 1: the middle square of an image file, upright, transparent parts over white."""
-    if size > SIZES[1]:  # before anything is read: it might not fit into the memory
+    if not 0 < size <= SIZES[1]:  # before anything is read: it might not fit into the memory
         raise ValueError(f"size must lie in {SIZES[0]} … {SIZES[1]} pixels, got {size}")
     try:
         with picture_file(path) as file:

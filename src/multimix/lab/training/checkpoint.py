@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -217,7 +218,7 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     if checkpoint.values.get("settings", said.stored) != said.stored:  # the best epoch does not say
         raise ValueError(f"{found[-1]} was written with other settings than {SETTINGS} says ({said.stored})")
     check_trusted(settings.network, trust, folder)
-    build = partial(settings.network.built, len(said.classes), said.channels)
+    build = partial(_untrained(settings.network).built, len(said.classes), said.channels)
     try:
         weights = unflatten(checkpoint, "network")
         if settings.network.name in NETWORKS or settings.network.name.startswith(OWN_NETWORKS):
@@ -291,9 +292,9 @@ def _check_shapes(build: Callable[[], nn.Module], weights: Any) -> None:
 def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
     """Raise ValueError if a weight of ``network`` is NaN in ``state``, or anything of another type, which would be cast.
 
-    Buffers may hold what they like.
+    Weights that are trained must be finite, too. Buffers may hold what they like.
     """
-    weights = {name for name, _ in network.named_parameters()}
+    weights = dict(network.named_parameters())
     for name, own in network.state_dict().items():
         value = state.get(name)
         if not isinstance(value, Tensor) or not isinstance(own, Tensor):
@@ -302,6 +303,8 @@ def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
             raise ValueError(f"its {name} is {str(value.dtype)[6:]}, the network's {str(own.dtype)[6:]}")
         if name in weights and bool(value.isnan().any()):
             raise ValueError(f"its weights {name} hold NaN")
+        if name in weights and weights[name].requires_grad and not bool(value.isfinite().all()):
+            raise ValueError(f"its weights {name} hold infinity")
 
 
 def check_trusted(network: Network, trust: Collection[str], folder: Path) -> None:
@@ -323,6 +326,12 @@ def check_trusted(network: Network, trust: Collection[str], folder: Path) -> Non
             f"the run {folder.name} has {name} with options that can make timm fetch, read or write files "
             f"({', '.join(network.options)}): {hint}"
         )
+
+
+def _untrained(network: Network) -> Network:
+    """Without the weights that timm would fetch first, since those of the run follow."""
+    kept = tuple(words for words in network.options if words.partition("=")[0] != "pretrained")
+    return replace(network, options=kept) if network.name.startswith(TIMM) else network
 
 
 def weights_digest(network: nn.Module) -> str:
