@@ -40,18 +40,16 @@ def kernel_for(signature: str, **options: Any) -> Callable[[Callable[..., Any]],
     return compiled
 
 
-def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+def inner(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """``function`` compiled as a part of the kernel that calls it, not kept on disk on its own."""
     import numba
 
-    return cast(Callable[..., Any], numba.njit(nogil=True)(function))
+    return cast(Callable[..., Any], numba.njit(nogil=True, **options)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`inner` put where it is called: handing arrays over and counting who holds them takes longer than short work."""
-    import numba
-
-    return cast(Callable[..., Any], numba.njit(nogil=True, forceinline=True)(function))
+    return inner(function, forceinline=True)
 
 
 @contextmanager

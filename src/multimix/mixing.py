@@ -82,12 +82,31 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
         if k > 1:
             torch.lerp(z, last, m[:-1], out=by_step(out[:-batch], k - 1))
         torch.lerp(z, last, m[-1], out=last)
-    else:
-        own, pairs, m = z.unbind(0), partner.tolist(), m.to(z.dtype)
-        of_pair, weight = by_step(out, k).unbind(1), m.expand(k, batch, *m.shape[2:]).unbind(1)
-        for i in chain(pairs):
-            torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
+        return out
+    own, pairs, m = z.unbind(0), partner.tolist(), m.to(z.dtype)
+    order = chain(pairs)
+    if _can_stream(z, m, out):
+        from .streamed_kernel import lerp_pairs
+
+        lerp_pairs(z, partner, order, m.contiguous(), out)
+        return out
+    of_pair, weight = by_step(out, k).unbind(1), m.expand(k, batch, *m.shape[2:]).unbind(1)
+    for i in order:
+        torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
     return out
+
+
+def _can_stream(z: Tensor, m: Tensor, out: Tensor) -> bool:
+    """Whether compiled code that writes past the cache can mix large samples by masks, and is worth loading."""
+    return (
+        z.ndim > 2
+        and m.shape[1] in (1, z.shape[0])
+        and m.shape[2:] == (1, *z.shape[2:])
+        and z.is_contiguous()
+        and out.is_contiguous()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and one_pass.is_time()
+    )
 
 
 def blended_batch(z: Tensor, partner: Tensor, share: Tensor, out: Tensor | None = None) -> Tensor:

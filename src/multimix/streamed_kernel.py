@@ -1,13 +1,17 @@
 """Mixing straight into memory, past the cache, compiled: what no cache could hold need not be read before it is written."""
 
+from functools import partial
 from typing import Any
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
+from torch import Tensor
 
-from .compiled import inner
+from .compiled import in_chunks, inner, kernel, noticed
 
+LEAST = 1 << 20  # numbers of a result, below which a second thread costs more than it saves
 LINE = 64  # bytes that are written at once, where an address is a multiple of so many
 
 
@@ -38,7 +42,7 @@ lerp_line: Any = intrinsic(_lerp_line)
 fence: Any = intrinsic(_fence)  # what was written past the cache is seen by all threads from here on
 
 
-@inner
+@partial(inner, fastmath={"contract"})  # as in lines: what a number becomes must not depend on where it lies
 def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
     """``out [n] = (1 − share) own + share · pair`` from the nearer end, all of one type, each number beside the next."""
     one, half = out.dtype.type(1), out.dtype.type(0.5)
@@ -52,3 +56,31 @@ def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
     a, b, w = own.ctypes.data, pair.ctypes.data, share.ctypes.data
     for x in range(head * size, lined * size, LINE):
         lerp_line(a + x, b + x, w + x, to + x, half)
+
+
+def lerp_pairs(z: Tensor, partner: Tensor, order: list[int], share: Tensor, out: Tensor) -> None:
+    """Fill ``out [K·B, C, *size]`` with ``z`` and ``z[partner]`` mixed by ``share [K, 1 or B, 1, *size]``, in this ``order``.
+
+    All are contiguous, on the CPU and of one type.
+    """
+    batch, channels = z.shape[:2]
+    steps, paths = share.shape[:2]
+    arrays = (
+        z.detach().view(batch, channels, -1).numpy(),
+        partner.contiguous().numpy(),
+        np.array(order, np.int64),
+        share.view(steps, paths, -1).numpy(),
+        out.detach().view(steps, batch, channels, -1).numpy(),
+    )
+    with noticed(fill_pairs):
+        in_chunks(lambda start, stop: fill_pairs(*arrays, start, stop), batch, None, max(1, LEAST * batch // out.numel()))
+
+
+@kernel
+def fill_pairs(z: Any, partner: Any, order: Any, share: Any, out: Any, start: int, stop: int) -> None:
+    """The pairs ``order[start … stop − 1]``, each in all its steps while it is in the cache."""
+    for i in order[start:stop]:
+        for c in range(z.shape[1]):
+            for k in range(len(share)):
+                lerp_row(z[i, c], z[partner[i], c], share[k, i if share.shape[1] > 1 else 0], out[k, i, c])
+    fence()
