@@ -125,6 +125,6 @@ def test_partners_outside_the_batch_are_refused(method, off, monkeypatch):
     x, y = torch.rand(4, 3, 8, 8), torch.rand(4, 5)
     plan = method.plan(x)
     plan = replace(plan, partner=torch.full_like(plan.partner, off))
-    for call in (lambda: plan.mix(x), lambda: plan.mix_target(y)):
+    for call in (lambda: plan.mix(x), lambda: plan.mix_target(y), lambda: plan.mix_target(torch.arange(4), 5)):
         with pytest.raises(ValueError, match="partner must index the batch, 0 to 3, got"):
             call()

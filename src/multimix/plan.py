@@ -96,6 +96,7 @@ class Plan(ABC):
         check_target(y)
         y = plain_labels(y)
         if y.shape == self.partner.shape and not y.is_floating_point() and not smoothing:
+            self._check_partner()
             mixed = self.mix_indices(y, check_indices(y, num_classes))
             if mixed is not None:
                 return mixed
