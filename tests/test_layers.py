@@ -11,7 +11,7 @@ SOURCE = Path(multimix.__file__).parent
 # From the bottom to the top; rooms of one line do not import each other.
 LAYERS = """
 allocator devices compiled
-one_pass_kernel
+one_pass_kernel streamed_kernel
 one_pass
 checks precision pool
 sampling mixing target loss logits
