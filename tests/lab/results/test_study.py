@@ -9,17 +9,18 @@ from multimix.lab.evaluation.cache import collect_runs
 from multimix.lab.results.comparison import studies
 from multimix.lab.results.settled import against_one, headline
 from multimix.lab.results.table import signed
+from multimix.lab.statistics import paired_by_seed
 
 ROOT = Path(__file__).resolve().parents[3]
+FIRST, FRESH, ALL = range(8), range(8, 16), range(16)
 
 
 @pytest.fixture(scope="module")
-def superclasses(tmp_path_factory):
+def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     with tarfile.open(ROOT / "docs/study/runs.tar.xz") as archive:
         archive.extractall(folder, filter="data")
-    (whole,) = [one for one in studies(collect_runs([folder])) if one.recipe.name == "superclasses"]
-    return whole
+    return [row for row in collect_runs([folder]) if row["recipe"] == "superclasses"]
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,32 @@ def page():
     return " ".join((ROOT / "docs/results.md").read_text().split())
 
 
-def test_the_page_has_the_answer_of_the_rows(superclasses, page):
-    assert headline(superclasses, "last") in page
+def of_seeds(rows, seeds):
+    (whole,) = studies([row for row in rows if row["seed"] in seeds])
+    return whole
 
 
-def test_the_page_has_every_member_of_the_primary_family(superclasses, page):
-    family = against_one(superclasses, "last")
+@pytest.mark.parametrize("seeds", [FIRST, FRESH, ALL], ids=["first", "fresh", "all"])
+def test_the_page_has_the_primary_family_of_the_rows(rows, page, seeds):
+    whole = of_seeds(rows, seeds)
+    assert headline(whole, "last") in page
+    family = against_one(whole, "last")
     assert len(family) == 4
     for one in family:
-        assert one.paired.n == 8
+        assert one.paired.n == len(seeds)
         assert f"{signed(one.paired.mean)} ± {one.paired.half:.2f}" in page
-        assert f"{signed(one.same.low)} … {signed(one.same.high)}" in page
+        assert f"{one.p:.3f}" in page
+        if seeds != ALL:  # of all seeds, the 95 % interval decides
+            assert f"{signed(one.same.low)} … {signed(one.same.high)}" in page
+
+
+def test_the_page_has_the_other_ways_of_the_rows(rows, page):
+    whole = of_seeds(rows, FIRST)
+    lines = {(line.arm, line.k, line.changed): line.values("last") for line in whole.trained}
+    usual = lines["mixup", 5, ()]
+    others = {changed: values for (arm, k, changed), values in lines.items() if (arm, k) == ("mixup", 5) and changed}
+    assert len(others) == 3
+    for values in others.values():
+        found = paired_by_seed(values, usual)
+        assert found.n == 8
+        assert f"{signed(found.mean)} ± {found.half:.2f}" in page
