@@ -96,7 +96,9 @@ def test_other_schedules_and_other_evaluations_are_not_mixed_up(tmp_path):
     assert "left out, since more than method and K differ: mixup K = 1 [1]" in costs
     assert costs.count("<td>3</td>") == 2, "both lines have the three epochs of the recipe"
     assert "mixup K = 1 [1]" in page.partition(">Calibration</h2>")[2].partition("<h2")[0]
-    assert ">Calibration[bins = 3]</h2>" in page
+    assert ">Calibration (bins = 3)</h2>" in page
+    assert "What [1] mean stands below the table of results." not in page, "one of them means"
+    assert "What [1] means stands below the table of results." in page
     assert ">Error (best epoch)</h2>" in page
 
 
@@ -111,6 +113,17 @@ def test_data_that_are_not_there_leave_samples_out(results, tmp_path, capsys, mo
         "no mixed samples of none, mixup K = 1, mixup K = 3, manifoldmix K = 2, recursivemix K = 2: data must be"
         in capsys.readouterr().err
     )
+
+
+def test_runs_without_weights_are_told_in_one_line(results, tmp_path, capsys):
+    copied = shutil.copytree(results, tmp_path / "copy")
+    for path in copied.rglob("*.checkpoint"):
+        path.unlink()
+    write_reports([copied], out=tmp_path / "report", data=".", recipes=RECIPES)
+    told = [line for line in capsys.readouterr().err.splitlines() if "no mixed samples" in line]
+    names = "none, mixup K = 1, mixup K = 3, manifoldmix K = 2, recursivemix K = 2"
+    assert len(told) == 1
+    assert told[0].startswith(f"no mixed samples of {names}: its folder has no last checkpoint")
 
 
 def test_what_is_no_study(results, tmp_path, capsys):

@@ -7,6 +7,7 @@ import pytest
 
 from multimix.lab.evaluation.cache import collect_runs
 from multimix.lab.results.comparison import studies
+from multimix.lab.results.report import write_reports
 from multimix.lab.results.settled import against_one, headline
 from multimix.lab.results.table import signed
 from multimix.lab.statistics import paired_by_seed
@@ -16,11 +17,16 @@ FIRST, FRESH, ALL = range(8), range(8, 16), range(16)
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory):
+def archive(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
-    with tarfile.open(ROOT / "docs/study/runs.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return [row for row in collect_runs([folder]) if row["recipe"] == "superclasses"]
+    with tarfile.open(ROOT / "docs/study/runs.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(archive):
+    return [row for row in collect_runs([archive]) if row["recipe"] == "superclasses"]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +51,14 @@ def test_the_page_has_the_primary_family_of_the_rows(rows, page, seeds):
         assert f"{one.p:.3f}" in page
         if seeds != ALL:  # of all seeds, the 95 % interval decides
             assert f"{signed(one.same.low)} … {signed(one.same.high)}" in page
+
+
+@pytest.mark.slow
+def test_the_report_begins_with_the_answer(archive, rows, tmp_path):
+    (found,) = write_reports([archive], out=tmp_path, data=None)
+    lead = found.page.read_text().partition("<h2")[0]
+    assert headline(of_seeds(rows, ALL), "last") in lead
+    assert "[1] [2] [3] [4] [5] mean stands below" in lead
 
 
 def test_the_page_has_the_other_ways_of_the_rows(rows, page):

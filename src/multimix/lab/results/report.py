@@ -26,6 +26,7 @@ from .paper_table import fill
 from .paper_table import tables as paper_tables
 from .recipe_table import recipe_table
 from .rows import ECE, SCALE_WORDS, Aggregate, Rows
+from .settled import headline as settled_headline
 from .settled import settled_table
 from .sweep_tables import budget_tables, sweeps
 from .table import Table, counted
@@ -121,6 +122,10 @@ def _page(
     seeds = ", ".join(map(str, sorted({seed for line in lines for seed in line.seeds})))
     runs, ways = counted(sum(len(line.seeds) for line in lines), "run"), counted(len(lines), "way")
     lead = f"{runs}: {ways} of training, seeds {seeds}; {SCALE_WORDS[whole.scale]}. {whole.recipe.about}"
+    if (answer := settled_headline(whole, whole.error)) is not None:
+        lead += f" {answer}"
+    if signs := " ".join(whole.marks().values()):
+        lead += f" What {signs} {'mean' if ' ' in signs else 'means'} stands below the table of results."
     pictures = {f"samples-{i}.svg": content for i, (_, content) in enumerate(samples, start=1)}
     page = document(whole.recipe.title, lead, parts, headline=headline(whole), figure=figure)
     return page, {**curves, **cost_figures, **diagrams, **pictures}
@@ -213,7 +218,8 @@ def _evaluations(whole: Aggregate) -> list[str]:
             continue
         words = on.replace(name, "Transfer to birds" if name == "transfer" else name.replace("_", " ").capitalize())
         table = tables.transfer(whole, on) if name == "transfer" else tables.evaluation(whole, on)
-        parts.append(section(words.replace("@best", " (best epoch)"), *table.html()))
+        words = words.replace("@best", " (best epoch)").replace("[", " (").replace("]", ")")
+        parts.append(section(words, *table.html()))
     return parts
 
 
@@ -240,7 +246,7 @@ def sample_pictures(whole: Aggregate, data: Path, trust: Collection[str]) -> lis
             if subject.settings is None or train is None:
                 raise ValueError(f"training data are not in {data}")
         except (ValueError, OSError) as error:
-            missing.setdefault(str(error), []).append(words)
+            missing.setdefault(str(error).replace(str(run.row["place"]), "its folder"), []).append(words)
             continue
         batch = first_batch(subject.settings, seed, train, processes=line.processes)
         shown, content = _sample(batch, subject.settings, train.classes)
