@@ -83,14 +83,14 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
             torch.lerp(z, last, m[:-1], out=by_step(out[:-batch], k - 1))
         torch.lerp(z, last, m[-1], out=last)
         return out
-    own, pairs, m = z.unbind(0), partner.tolist(), m.to(z.dtype)
+    pairs, m = partner.tolist(), m.to(z.dtype)
     order = chain(pairs)
     if _can_stream(z, m, out):
         from .streamed_kernel import lerp_pairs
 
         lerp_pairs(z, partner, order, m.contiguous(), out)
         return out
-    of_pair, weight = by_step(out, k).unbind(1), m.expand(k, batch, *m.shape[2:]).unbind(1)
+    own, of_pair, weight = z.unbind(0), by_step(out, k).unbind(1), m.expand(k, batch, *m.shape[2:]).unbind(1)
     for i in order:
         torch.lerp(own[i], own[pairs[i]], weight[i], out=of_pair[i])
     return out

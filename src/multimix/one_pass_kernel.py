@@ -1,7 +1,8 @@
 """The kernels of :mod:`multimix.one_pass`, compiled when this module is imported.
 
 They are given addresses, since making NumPy's arrays of tensors takes longer than half of the work. A pair is followed by that
-of the partner, which is in the cache then.
+of the partner, which is in the cache then. The largest number is looked for while mixing, in each of the K steps: beside
+memory it costs nothing, and a pass of its own made K = 1 slower by a tenth and K = 5 no faster.
 """
 
 from typing import Any
