@@ -185,7 +185,8 @@ def multiverse_findings(universes: Sequence[Universe]) -> list[str]:
 def setting_words(settings: SpiralSettings) -> str:
     """One setting in a few words."""
     levels = {name: level_words(name, getattr(settings, name)) for name in FACTORS}
+    turns = f"{levels['turns']} turn{'' if settings.turns == 1 else 's'}"
     return (
-        f"{levels['turns']} turns, noise {levels['noise']}, {levels['slope']}, decay {levels['decay']}, α {levels['alpha']}, "
+        f"{turns}, noise {levels['noise']}, {levels['slope']}, decay {levels['decay']}, α {levels['alpha']}, "
         f"{levels['per_pair']}, uniform in {levels['uniform_in']}"
     )
