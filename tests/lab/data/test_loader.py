@@ -225,10 +225,14 @@ def test_trouble_with_workers_is_one_sentence(what, sentence):
     assert "Traceback" not in done.stderr
 
 
-def test_a_batch_whose_worker_is_gone_is_one_sentence():
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ConnectionResetError(104, "Connection reset by peer"), ".*reset by peer"), (EOFError(), "in the middle of a batch")],
+)
+def test_a_batch_whose_worker_is_gone_is_one_sentence(error, reason):
     def made():
         yield 1
-        raise ConnectionResetError(104, "Connection reset by peer")
+        raise error
 
-    with pytest.raises(OSError, match="^a process that reads the data ended .*reset by peer.*; fewer of them"):
+    with pytest.raises(OSError, match=rf"^a process that reads the data ended \({reason}\); fewer of them"):
         list(_raise_bad(made()))

@@ -133,11 +133,11 @@ def _raise_bad(made: Iterable[T | BadFile]) -> Iterator[T]:
             if isinstance(one, BadFile):
                 raise one
             yield one
-    except ConnectionError as error:
+    except (ConnectionError, EOFError) as error:
         # The batch of a worker that was killed cannot be fetched any more. Torch's own word on it, a RuntimeError raised by a
         # signal, may be on its way: it must not arrive while this error is being told.
         time.sleep(1)
-        raise OSError(f"a process that reads the data ended ({error}); {FEWER}") from error
+        raise OSError(f"a process that reads the data ended ({str(error) or 'in the middle of a batch'}); {FEWER}") from error
 
 
 def worker_trouble(error: RuntimeError) -> str | None:
