@@ -279,10 +279,11 @@ def test_parts_and_subsets_are_those_of_the_settings():
     assert x.shape == (30, 1, 8, 8)
 
 
-@pytest.mark.parametrize("precision", ["no", "bf16"])
-def test_channels_last_and_precision_train(precision):
+@pytest.mark.parametrize(("precision", "native"), [("no", False), ("bf16", True), ("bf16", False)])
+def test_channels_last_and_precision_train(precision, native, monkeypatch):
     from accelerate.state import AcceleratorState
 
+    monkeypatch.setattr("multimix.lab.training.bfloat16.is_native", lambda: native)
     AcceleratorState._reset_state()
     try:
         chosen = settings(channels_last=precision == "no", mixed_precision=precision, epochs=6)
@@ -292,6 +293,7 @@ def test_channels_last_and_precision_train(precision):
         done.run(None)
     finally:
         AcceleratorState._reset_state()
+    assert ("_conv_forward" in vars(done.network.stage2[0])) == (precision == "bf16" and not native)
     assert set(seen) == {torch.float32 if precision == "no" else torch.bfloat16}
     assert done.at.history[-1].error < 60, "chance is 90 %"
     assert done.network.stage2[0].weight.is_contiguous(memory_format=torch.channels_last) == (precision == "no")

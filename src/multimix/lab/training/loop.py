@@ -25,6 +25,7 @@ from ..data.reading import read_picture
 from ..nets import parameter_groups
 from ..recipes.settings import Milestones, Phase, Settings
 from ..storage import digest
+from . import bfloat16
 from .checkpoint import Checkpoint, check_weights, flatten
 from .evaluate import evaluate
 from .log import Epoch, Step
@@ -91,6 +92,8 @@ class Training:
         settings = self.settings
         if settings.channels_last:
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if settings.mixed_precision == "bf16" and self.accelerator.device.type == "cpu" and not bfloat16.is_native():
+            bfloat16.convolve_in_float32(self.network)
         hidden = [layer for layer in settings.method.traits.mixes_at if layer is not None]
         model: nn.Module = self.network
         if settings.compile:
