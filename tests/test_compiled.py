@@ -1,5 +1,6 @@
 """Kernels: compiled lazily with a notice, kept on disk, forgotten by nobody; threads that share work evenly."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -78,6 +79,33 @@ def test_a_folder_nobody_may_write_to_is_no_obstacle(monkeypatch):
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled.kernel(len) is len
     assert asked == [{"nogil": True, "cache": True}, {"nogil": True}]
+
+
+def test_a_kernel_is_compiled_anew_when_another_file_changes(monkeypatch, tmp_path):
+    """A kernel may have parts from other files, which numba does not look at."""
+    (tmp_path / "doubling.py").write_text("def doubled(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    doubled = importlib.import_module("doubling").doubled
+    misses = []
+    for digest in ("first", "first", "second", "second"):
+        monkeypatch.setattr(compiled, "sources", lambda digest=digest: digest)
+        kernel = compiled.kernel(doubled)
+        assert kernel(21) == 42
+        misses.append(sum(kernel.stats.cache_misses.values()))
+    assert misses == [1, 0, 1, 0]
+
+
+def test_the_digest_is_that_of_all_compiled_files(monkeypatch, tmp_path):
+    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    found = []
+    for name, text in (
+        ("a.py", "from .compiled import inner"),
+        ("b.py", "import torch"),
+        ("c.py", "from ..compiled import kernel"),
+    ):
+        (tmp_path / name).write_text(text)
+        found.append(compiled.sources.__wrapped__())
+    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize(

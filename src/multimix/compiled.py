@@ -1,5 +1,6 @@
 """Compiled kernels: numba is loaded, and a kernel compiled, only when the kernel is first called."""
 
+import hashlib
 import logging
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -22,9 +24,21 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     import numba
 
     try:
-        return cast(Callable[..., Any], numba.njit(nogil=True, cache=True)(function))
+        compiled = numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # no folder that numba may write to: compile in every process
         return inner(function)
+    # Numba looks at the file of a kernel alone, and would go on with what it kept after a part from another file has changed.
+    kept = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if kept is not None:
+        kept._source_stamp = (kept._source_stamp, sources())
+    return cast(Callable[..., Any], compiled)
+
+
+@cache
+def sources() -> str:
+    """A digest of all files of this package with compiled code."""
+    files = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+    return hashlib.sha256(b"".join(text for text in files if b"compiled import" in text)).hexdigest()
 
 
 def kernel_for(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -214,16 +214,21 @@ MOST_PATHS = 64
 
 def _one_path(k: int, alpha: float, beta: float, generator: Generator) -> Tensor:
     """``[K, 1]``: sorted draws as :func:`_log_odds` makes them, in Python's numbers: calls of torch take longer than the work."""
-    shapes = [alpha] * k + [beta] * k
-    kept = _ABOVE.get((k, alpha, beta))
-    above = torch.from_numpy(np.array(shapes, np.float64) + 1) if kept is None else kept
+    above = _ABOVE.get((k, alpha, beta))
+    is_new = above is None
+    if above is None:
+        above = torch.from_numpy(np.array([alpha] * k + [beta] * k, np.float64) + 1)
     gamma = torch._standard_gamma(above, generator=generator).tolist()
-    if kept is None and len(_ABOVE) < MOST_PATHS:  # now that it has turned out to be a tensor with numbers
+    if is_new and len(_ABOVE) < MOST_PATHS:  # now that it has turned out to be a tensor with numbers
         _ABOVE[k, alpha, beta] = above
     uniform = torch.rand(2 * k, dtype=torch.float64, generator=generator, device="cpu").tolist()
-    log_gamma = [math.log(g) + math.log1p(-u) / shape for g, u, shape in zip(gamma, uniform, shapes, strict=True)]
-    # Beyond ±40 λ is at an edge anyway, and the exponential might overflow.
-    odds = sorted(math.exp(max(-40.0, min(log_gamma[i] - log_gamma[k + i], 40.0))) for i in range(k))
+    odds = []
+    for i in range(k):
+        own = math.log(gamma[i]) + math.log1p(-uniform[i]) / alpha
+        other = math.log(gamma[k + i]) + math.log1p(-uniform[k + i]) / beta
+        # Beyond ±40 λ is at an edge anyway, and the exponential might overflow.
+        odds.append(math.exp(max(-40.0, min(own - other, 40.0))))
+    odds.sort()
     lam, least, most = [], EDGE, 1 - EDGE - GAP * (k - 1)
     for i, ratio in enumerate(odds):  # :func:`_apart`
         least = max(least, min(ratio / (1 + ratio) - GAP * i, most))

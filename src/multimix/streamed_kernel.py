@@ -34,11 +34,24 @@ def _lerp_line(context: Any, own: Any, pair: Any, share: Any, out: Any, half: An
     return types.void(own, pair, share, out, half), lines
 
 
+def _copy_line(context: Any, source: Any, out: Any) -> Any:
+    """One line as it is, from addresses."""
+
+    def lines(context: Any, builder: Any, signature: Any, given: Any) -> None:
+        line = ir.VectorType(ir.IntType(8), LINE).as_pointer()
+        origin, place = (builder.inttoptr(address, line) for address in given)
+        stored = builder.store(builder.load(origin, align=1), place, align=LINE)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+    return types.void(source, out), lines
+
+
 def _fence(context: Any) -> Any:
     return types.void(), lambda _, builder, __, ___: builder.fence("seq_cst")
 
 
 lerp_line: Any = intrinsic(_lerp_line)
+copy_line: Any = intrinsic(_copy_line)
 fence: Any = intrinsic(_fence)  # what was written past the cache is seen by all threads from here on
 
 
@@ -56,6 +69,19 @@ def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
     a, b, w = own.ctypes.data, pair.ctypes.data, share.ctypes.data
     for x in range(head * size, lined * size, LINE):
         lerp_line(a + x, b + x, w + x, to + x, half)
+
+
+@inner
+def copy_row(source: Any, out: Any) -> None:
+    """``out [n] = source [n]``, of one type, each number beside the next."""
+    n, size, to = len(out), out.itemsize, out.ctypes.data
+    head = min(n, (-to) % LINE // size)
+    lined = n - (n - head) % (LINE // size)
+    out[:head] = source[:head]
+    out[lined:] = source[lined:]
+    origin = source.ctypes.data
+    for x in range(head * size, lined * size, LINE):
+        copy_line(origin + x, to + x)
 
 
 def lerp_pairs(z: Tensor, partner: Tensor, order: list[int], share: Tensor, out: Tensor) -> None:

@@ -4,17 +4,30 @@ For signals, images and volumes.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from .. import one_pass
 from ..devices import widest_float
-from ..mixing import AtOnce, by_step, can_write_in_place, chain, filled_at_once, into, is_small, mixed_batch, rows_like
+from ..mixing import (
+    AtOnce,
+    by_step,
+    can_write_in_place,
+    chain,
+    filled_at_once,
+    into,
+    is_small,
+    memory_format,
+    mixed_batch,
+    rows_like,
+)
 from ..plan import PairPlan, check_size
 
 Fit = Literal["clip", "shift"]
@@ -86,6 +99,23 @@ def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
     return within.unsqueeze(-1 - len(size))
 
 
+class Taps(NamedTuple):
+    """What is shown along one axis: ``first`` and ``second [K, rows, side]`` are places, ``weight`` is the second's share.
+
+    ``nearest`` has no second place.
+    """
+
+    first: Tensor
+    second: Tensor | None = None
+    weight: Tensor | None = None
+
+    def of(self, k: int, row: int | slice = slice(None), places: slice = slice(None)) -> "Taps":
+        """Those of one step, row (or all rows) and run of places."""
+        first, second, weight = (None if part is None else part[k, row, places] for part in self)
+        assert first is not None
+        return Taps(first, second, weight)
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxPlan(PairPlan):
     """Inside box ``[low, high)`` the partner, outside the sample: ``low, high [K, 1 or B, d]``, nested in k."""
@@ -115,7 +145,10 @@ class BoxPlan(PairPlan):
             return mixed_batch(z, self.partner, self._planes(), out)
         if is_small(z):
             return mixed_batch(z, self.partner, inside(self.low, self.high, self.size), out)
-        self._paste(z, by_step(out, self.k))
+        if self._has_kernel(z, out):
+            self._paste_rows(z, z, out)
+        else:
+            self._paste(z, by_step(out, self.k))
         return out
 
     def _mix_at_once(self, z: Tensor, label: Tensor | None = None, classes: int = 0) -> AtOnce | None:
@@ -132,8 +165,28 @@ class BoxPlan(PairPlan):
             plane[slices(low, high)] = 1
         return torch.from_numpy(planes)
 
+    def _has_kernel(self, z: Tensor, out: Tensor) -> bool:
+        """Whether large samples can be pasted by compiled code, and it is worth loading."""
+        dense = all(rows.is_contiguous(memory_format=memory_format(z)) for rows in (z, out))
+        quiet = torch._C._len_torch_dispatch_stack() == 0
+        return dense and quiet and len(self.size) < 3 and self.low.shape == self.high.shape and one_pass.is_time()
+
+    def _paste_rows(self, z: Tensor, whole: Tensor, out: Tensor) -> None:
+        """Fill ``out`` with ``z``, and in the boxes with ``whole[partner]``; for signals and images."""
+        from .pasted_kernel import paste_rows
+
+        low, high, size = self.low, self.high, self.size
+        if len(size) == 1:  # a signal is one row
+            low, high, size = pad(low, (1, 0)), pad(high, (1, 0), value=1), torch.Size((1, *size))
+        own, other = (rows.reshape(*rows.shape[:2], *size) for rows in (z, whole))
+        paste_rows(own, other, self.partner, low, high, self._seen(low, high, size), out.view(len(out), -1, *size))
+
+    def _seen(self, low: Tensor, high: Tensor, size: torch.Size) -> Sequence[Taps] | None:
+        """What of the partner each place shows along every axis; None where it is that place itself."""
+        return None
+
     def _paste(self, z: Tensor, steps: Tensor) -> None:
-        """Box by box, where every pair has its own: the masks would be as large as the batch."""
+        """Box by box, without compiled code."""
         own, pairs, of_pair = z.unbind(0), self.partner.tolist(), steps.unbind(1)
         low, high = self.low.tolist(), self.high.tolist()
         for i in chain(pairs):

@@ -4,35 +4,17 @@ For signals, images and volumes.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ..devices import widest_float
 from ..mixing import by_step, can_write_in_place, into, memory_format, mix, rows_like
 from ..plan import check_size
-from .boxes import BoxPlan, inside, slices
+from .boxes import BoxPlan, Taps, inside, slices
 
 Resize = Literal["nearest", "bilinear"]
-
-
-class Taps(NamedTuple):
-    """What is shown along one axis: ``first`` and ``second [K, rows, side]`` are places, ``weight`` is the second's share.
-
-    ``nearest`` has no second place.
-    """
-
-    first: Tensor
-    second: Tensor | None = None
-    weight: Tensor | None = None
-
-    def of(self, k: int, row: int | slice = slice(None), places: slice = slice(None)) -> "Taps":
-        """Those of one step, row (or all rows) and run of places."""
-        first, second, weight = (None if part is None else part[k, row, places] for part in self)
-        assert first is not None
-        return Taps(first, second, weight)
 
 
 def roaming_boxes(lam: Tensor, point: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -68,24 +50,14 @@ class ResizedPlan(BoxPlan):
             else:
                 self._fill(z, whole, by_step(out, self.k))
             return out
-        taps = self._taps(self.low, self.high, self.size)
+        taps = self._seen(self.low, self.high, self.size)
         pair, within = whole[self.partner], inside(self.low, self.high, self.size)
         steps = [torch.where(within[k], _resized(pair, [tap.of(k) for tap in taps]).to(z.dtype), z) for k in range(self.k)]
         return into(torch.cat(steps), z, out)
 
-    def _paste_rows(self, z: Tensor, whole: Tensor, out: Tensor) -> None:
-        from .resized_kernel import paste_rows
-
-        low, high, size = self.low, self.high, self.size
-        if len(size) == 1:  # a signal is one row
-            low, high, size = pad(low, (1, 0)), pad(high, (1, 0), value=1), torch.Size((1, *size))
-        own, other = (rows.reshape(*rows.shape[:2], *size) for rows in (z, whole))
-        down, across = self._taps(low, high, size)
-        paste_rows(own, other, self.partner, low, high, down, across, out.view(len(out), -1, *size))
-
     def _fill(self, z: Tensor, whole: Tensor, steps: Tensor) -> None:
         """Box by box, so that only what is shown is resized: for the whole batch at once where it shares its boxes."""
-        taps = self._taps(self.low, self.high, self.size)
+        taps = self._seen(self.low, self.high, self.size)
         low, high = self.low.tolist(), self.high.tolist()
         rows = [slice(None)] if self.low.shape[1] == 1 else [slice(i, i + 1) for i in range(len(z))]
         for k, step in enumerate(steps.unbind(0)):
@@ -101,7 +73,7 @@ class ResizedPlan(BoxPlan):
                 else:
                     step[samples][box] = _resized(whole[partner], shown)
 
-    def _taps(self, low: Tensor, high: Tensor, size: torch.Size) -> list[Taps]:
+    def _seen(self, low: Tensor, high: Tensor, size: torch.Size) -> list[Taps]:
         return [_axis_taps(low[..., axis, None], high[..., axis, None], side, self.resize) for axis, side in enumerate(size)]
 
 
