@@ -10,8 +10,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .. import pool
 from ..checks import can_inspect
 from ..devices import widest_float
+from ..mixing import can_write_in_place
 
 CPU = torch.device("cpu")
 
@@ -102,7 +104,12 @@ def _kept_areas(size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
 def spread(values: Tensor, size: Sequence[int]) -> Tensor:
     """``[…, *size]``: every place gets the value ``[…, *grid]`` of its block."""
     for axis, side in enumerate(reversed(size), start=1):
-        values = values.index_select(-axis, block_of(side, values.shape[-axis], values.device))
+        block = block_of(side, values.shape[-axis], values.device)
+        if axis == len(size) and can_write_in_place(values):
+            # Fresh memory for masks of a whole batch would take twice as long as filling it.
+            shape = (*values.shape[:-axis], side, *values.shape[values.ndim - axis + 1 :])
+            return torch.index_select(values, values.ndim - axis, block, out=pool.rows(shape, values.dtype))
+        values = values.index_select(-axis, block)
     return values
 
 

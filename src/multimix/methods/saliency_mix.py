@@ -50,7 +50,7 @@ def peaks(saliency: Tensor) -> Tensor:
     size = saliency.shape[1:]
     flat = saliency.flatten(1)
     first = flat.argmax(1)
-    even = flat.amin(1) == flat.amax(1)
+    even = flat.amin(1) == flat.gather(1, first.unsqueeze(1)).squeeze(1)
     place = []
     for side in reversed(size):
         place.append(torch.where(even, side // 2, first % side))
@@ -67,7 +67,7 @@ def _compiled_maps(x: Tensor, mean: float | tuple[float, ...], std: float | tupl
     low, span = x.new_zeros(len(x)), x.new_ones(len(x))
     scale, shift = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
     if std is None:
-        low, high = (found.double() for found in (x.flatten(1).amin(1), x.flatten(1).amax(1)))
+        low, high = (found.double() for found in x.flatten(1).aminmax(dim=1))
         span = (high - low).clamp(min=torch.finfo(torch.float64).tiny)
     else:
         scale, shift = (

@@ -1,0 +1,62 @@
+"""Keep the runs of docs/study.md in the repository: rows, settings and evaluations, and the runs of the spiral under 48 settings.
+
+    python tools/pack_study.py multimix-runs --spiral multimix-demo/multiverse
+
+Weights are left out. Outcomes and evaluations stay as they are; loss, accuracy, gradient and time of single epochs are rounded to
+four digits, which makes the archive four times smaller. Unpacked, it is a folder that runs, reports and the demo go on from.
+"""
+
+import argparse
+import json
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from multimix.lab.storage import CHECK, digest, read_rows
+
+ROUNDED = ("loss", "accuracy", "squared_grad_norm", "seconds", "cpu_seconds")
+ARCHIVE = Path(__file__).parents[1] / "docs/study/runs.tar.xz"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="the folder that train and sweep wrote to")
+    parser.add_argument("--spiral", type=Path, help="the folder of multimix demo --multiverse")
+    parser.add_argument("--archive", type=Path, default=ARCHIVE)
+    options = parser.parse_args()
+    files = {"results.jsonl": "".join(map(smaller_row, read_rows(options.runs / "results.jsonl"))).encode()}
+    for name in ("settings.json", "evaluations.jsonl"):
+        files |= {str(path.relative_to(options.runs)): path.read_bytes() for path in options.runs.rglob(name)}
+    if options.spiral is not None:
+        files |= dict(without_weights(options.spiral))
+    with tarfile.open(options.archive, "w:xz", preset=9) as packed:
+        for name in sorted(files, key=lambda name: (Path(name).name, name)):  # what is alike lies side by side
+            entry = tarfile.TarInfo(name)
+            entry.size = len(files[name])
+            packed.addfile(entry, BytesIO(files[name]))
+    print(f"{options.archive}: {len(files):,} files, {options.archive.stat().st_size / 1e6:.2f} MB")
+
+
+def smaller_row(row: dict[str, Any]) -> str:
+    """The row as a line, with a new checksum."""
+    row = {name: value for name, value in row.items() if name != CHECK}
+    row["epochs"] = [
+        {name: float(f"{value:.4g}") if name in ROUNDED else value for name, value in epoch.items()} for epoch in row["epochs"]
+    ]
+    return json.dumps({**row, CHECK: digest(row)}, ensure_ascii=False) + "\n"
+
+
+def without_weights(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The finished runs of the spiral, by name in the archive."""
+    for path in folder.rglob("*.json"):
+        unit = json.loads(path.read_text())
+        if "result" in unit:
+            unit["result"] |= {"weights": []}
+            unit[CHECK] = digest(unit["result"])
+        yield str(Path("spiral/multiverse") / path.relative_to(folder)), json.dumps(unit).encode()
+
+
+if __name__ == "__main__":
+    main()
