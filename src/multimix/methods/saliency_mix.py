@@ -67,7 +67,7 @@ def _compiled_maps(x: Tensor, mean: float | tuple[float, ...], std: float | tupl
     low, span = x.new_zeros(len(x)), x.new_ones(len(x))
     scale, shift = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
     if std is None:
-        low, high = (found.double() for found in x.flatten(1).aminmax(dim=1))
+        low, high = (found.double() for found in (x.flatten(1).amin(1), x.flatten(1).amax(1)))
         span = (high - low).clamp(min=torch.finfo(torch.float64).tiny)
     else:
         scale, shift = (
