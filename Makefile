@@ -43,11 +43,12 @@ package: $(VENV)/.dev
 	$(CLEAN)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch==2.13.0 "$$(echo dist/*.whl)[lab]"
 	cd $(CLEAN) && bin/multimix demo --quick && bin/multimix list methods
 
-# The page of docs/study.md again, from the rows of its runs that are kept in the repository.
+# The pages of docs/study.md again, from the rows of its runs that are kept in the repository.
 study: $(VENV)/.lab
 	rm -rf build/study && mkdir -p build/study
 	tar -xJf docs/study/runs.tar.xz -C build/study
 	$(BIN)/multimix report build/study --out build/study-report
+	$(BIN)/multimix demo --multiverse --rebuild --out build/study/spiral
 
 docs-tables: $(VENV)/.lab
 	$(BIN)/python tools/generate.py

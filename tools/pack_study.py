@@ -8,6 +8,7 @@ four digits, which makes the archive four times smaller. Unpacked, it is a folde
 
 import argparse
 import json
+import sys
 import tarfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -23,19 +24,25 @@ ARCHIVE = Path(__file__).parents[1] / "docs/study/runs.tar.xz"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, help="the folder that train and sweep wrote to")
-    parser.add_argument("--spiral", type=Path, help="the folder of multimix demo --multiverse")
+    parser.add_argument("--spiral", type=Path, help="folder of multimix demo --multiverse (default: RUNS/spiral/multiverse)")
     parser.add_argument("--archive", type=Path, default=ARCHIVE)
     options = parser.parse_args()
-    files = {"results.jsonl": "".join(map(smaller_row, read_rows(options.runs / "results.jsonl"))).encode()}
-    for name in ("settings.json", "evaluations.jsonl"):
-        files |= {str(path.relative_to(options.runs)): path.read_bytes() for path in options.runs.rglob(name)}
-    if options.spiral is not None:
-        files |= dict(without_weights(options.spiral))
-    with tarfile.open(options.archive, "w:xz", preset=9) as packed:
+    rows = read_rows(options.runs / "results.jsonl", sys.exit)
+    if not rows:
+        sys.exit(f"{options.runs} has no results.jsonl with rows in it")
+    files = {"results.jsonl": "".join(map(smaller_row, rows)).encode()}
+    for row in rows:
+        for path in ((options.runs / row["folder"] / name) for name in ("settings.json", "evaluations.jsonl")):
+            if path.exists():
+                files[str(path.relative_to(options.runs))] = path.read_bytes()
+    files |= dict(without_weights(options.spiral or options.runs / "spiral/multiverse"))
+    half = options.archive.with_suffix(".half")
+    with tarfile.open(half, "w:xz", preset=9) as packed:
         for name in sorted(files, key=lambda name: (Path(name).name, name)):  # what is alike lies side by side
             entry = tarfile.TarInfo(name)
             entry.size = len(files[name])
             packed.addfile(entry, BytesIO(files[name]))
+    half.replace(options.archive)
     print(f"{options.archive}: {len(files):,} files, {options.archive.stat().st_size / 1e6:.2f} MB")
 
 

@@ -28,8 +28,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     except RuntimeError:  # no folder that numba may write to: compile in every process
         return inner(function)
     # Numba looks at the file of a kernel alone, and would go on with what it kept after a part from another file has changed.
-    kept = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if kept is not None:
+    kept: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
         kept._source_stamp = (kept._source_stamp, sources())
     return cast(Callable[..., Any], compiled)
 
@@ -37,12 +37,12 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def sources() -> str:
     """A digest of all files of this package with compiled code."""
-    files = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+    files = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")) if path.is_file())
     return hashlib.sha256(b"".join(text for text in files if b"compiled import" in text)).hexdigest()
 
 
 def kernel_for(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """:func:`kernel` for arguments of one type, compiled, or loaded from disk, right away."""
+    """:func:`kernel` for arguments of one type, compiled, or loaded from disk, right away; all its parts must be in one file."""
     import numba
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -35,7 +35,17 @@ def loaded() -> ModuleType | None:
 
 def is_time() -> bool:
     """Whether this process has the kernels, or has asked often enough for them to be loaded; every call is one batch."""
-    return _loaded is not None or next(_batches) > WORTH_IT or "numba" in sys.modules
+    return _loaded is not None or ((next(_batches) > WORTH_IT or "numba" in sys.modules) and _has_numba())
+
+
+@cache
+def _has_numba() -> bool:
+    """Whether numba can be loaded. One that does not go with this NumPy cannot, say: mixing can do without."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def is_usual(x: Any, y: Any) -> bool:

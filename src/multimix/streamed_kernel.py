@@ -60,7 +60,7 @@ def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
     """``out [n] = (1 − share) own + share · pair`` from the nearer end, all of one type, each number beside the next."""
     one, half = out.dtype.type(1), out.dtype.type(0.5)
     n, size, to = len(out), out.itemsize, out.ctypes.data
-    head = min(n, (-to) % LINE // size)
+    head = n if to % size else min(n, (-to) % LINE // size)
     lined = n - (n - head) % (LINE // size)
     for part in ((0, head), (lined, n)):
         for x in range(part[0], part[1]):
@@ -75,7 +75,7 @@ def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
 def copy_row(source: Any, out: Any) -> None:
     """``out [n] = source [n]``, of one type, each number beside the next."""
     n, size, to = len(out), out.itemsize, out.ctypes.data
-    head = min(n, (-to) % LINE // size)
+    head = n if to % size else min(n, (-to) % LINE // size)
     lined = n - (n - head) % (LINE // size)
     out[:head] = source[:head]
     out[lined:] = source[lined:]

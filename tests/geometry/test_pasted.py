@@ -51,6 +51,19 @@ def mixed_over(plan, z):
     return plan.mix(z, out=out)
 
 
+@pytest.mark.parametrize("band", BANDS)
+@pytest.mark.parametrize("last", [False, True])
+def test_bands_change_nothing_between_places(band, last, monkeypatch):
+    """Linear interpolation, and a partner of higher precision, as RecursiveMix has them, against torch's calls."""
+    monkeypatch.setattr(pasted_kernel, "BAND", band)
+    z, whole = torch.randn(3, 2, 9, 7), torch.randn(3, 2, 9, 7, dtype=torch.float64)
+    if last:
+        z, whole = (part.contiguous(memory_format=torch.channels_last) for part in (z, whole))
+    low, high = random_boxes(4, 3, (9, 7), seeded(3))
+    plan = ResizedPlan(partner=torch.tensor([2, 0, 1]), low=low, high=high, size=z.shape[2:], resize="bilinear")
+    torch.testing.assert_close(plan._pasted(z, whole, None), plan._pasted(z.requires_grad_(), whole, None).detach())
+
+
 @pytest.mark.parametrize("kind", ["as it is", "smaller"])
 @pytest.mark.parametrize("own_boxes", [True, False])
 @pytest.mark.parametrize("band", BANDS)
@@ -106,23 +119,45 @@ def test_memory_that_begins_anywhere():
         assert torch.equal(plan.mix(z, out=out), wanted)
         assert (room[:start] == -7).all()
     assert (room[-3:] == -7).all()
+    odd = torch.frombuffer(bytearray(12 * z.numel() + 1), dtype=torch.float32, offset=1).view(6, 3, 10, 9)
+    assert odd.data_ptr() % 4 == 1
+    assert torch.equal(plan.mix(z, out=odd), wanted)
 
 
 def test_boxes_that_reach_outside_are_cut_off():
     """Plans made by hand must not write anywhere else."""
     z = torch.randn(2, 3, 6, 5)
-    low, high = torch.tensor([[[-3, 2], [4, -1]]]), torch.tensor([[[2, 50], [90, 3]]])
+    low, high = torch.tensor([[[-3, 2], [4, -1]], [[0, -9], [2, 1]]]), torch.tensor([[[2, 50], [90, 3]], [[6, -3], [-2, 4]]])
     plan = BoxPlan(partner=torch.tensor([1, 0]), low=low, high=high, size=z.shape[2:])
-    cut = BoxPlan(partner=plan.partner, low=low.clamp(min=0), high=high.minimum(torch.tensor([6, 5])), size=z.shape[2:])
+    cut = BoxPlan(
+        partner=plan.partner, low=low.clamp(min=0), high=high.clamp(min=0).minimum(torch.tensor([6, 5])), size=z.shape[2:]
+    )
     assert torch.equal(mixed_over(plan, z), pasted_slowly(cut, z))
+    plan._paste(z, (uncompiled := torch.full((4, 3, 6, 5), -7.0)).view(2, 2, 3, 6, 5))
+    assert torch.equal(uncompiled, pasted_slowly(cut, z))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((1, 3, 2), (1, 3, 2)), ((1, 2, 2), (2, 2, 2)), ((1, 2, 1), (1, 2, 1)), ((1, 0, 2), (1, 0, 2))]
+)
+def test_boxes_of_another_shape_are_refused(shapes):
+    z = torch.randn(2, 3, 6, 5)
+    low, high = (torch.ones(shape, dtype=torch.int64) for shape in shapes)
+    given = {"partner": torch.tensor([1, 0]), "low": low, "high": high, "size": z.shape[2:]}
+    for plan in (BoxPlan(**given), ResizedPlan(**given, resize="nearest")):
+        with pytest.raises((ValueError, IndexError)):
+            plan._paste_rows(z, z, torch.empty(2, 3, 6, 5))
 
 
 def test_bits_stay_bits():
     """No number is computed with: those that are none stay what they are, too."""
     z = torch.tensor([0x7FC01234, -8388607, 0x7F800001, 1], dtype=torch.int32).view(torch.float32).repeat(2, 1, 8, 2)
+    z[1] = z[1].flip(-1)
     plan = BoxPlan(
         partner=torch.tensor([1, 0]), low=torch.zeros(1, 2, 2, dtype=torch.int64), high=torch.full((1, 2, 2), 5), size=z.shape[2:]
     )
     out = torch.empty(2, 1, 8, 8)
     plan._paste_rows(z, z, out)
-    assert torch.equal(out.view(torch.int32), z.view(torch.int32))
+    wanted = z.view(torch.int32).clone()
+    wanted[..., :5, :5] = z.view(torch.int32).flip(0)[..., :5, :5]
+    assert torch.equal(out.view(torch.int32), wanted)

@@ -168,18 +168,20 @@ class BoxPlan(PairPlan):
     def _has_kernel(self, z: Tensor, out: Tensor) -> bool:
         """Whether large samples can be pasted by compiled code, and it is worth loading."""
         dense = all(rows.is_contiguous(memory_format=memory_format(z)) for rows in (z, out))
-        quiet = torch._C._len_torch_dispatch_stack() == 0
-        return dense and quiet and len(self.size) < 3 and self.low.shape == self.high.shape and one_pass.is_time()
+        return dense and torch._C._len_torch_dispatch_stack() == 0 and len(self.size) in (1, 2) and one_pass.is_time()
 
     def _paste_rows(self, z: Tensor, whole: Tensor, out: Tensor) -> None:
         """Fill ``out`` with ``z``, and in the boxes with ``whole[partner]``; for signals and images."""
         from .pasted_kernel import paste_rows
 
         low, high, size = self.low, self.high, self.size
+        if low.shape != high.shape or low.shape[1:] not in ((1, len(size)), (len(z), len(size))):
+            wanted = f"[K, 1 or {len(z)}, {len(size)}]"
+            raise ValueError(f"low and high must both be {wanted}, got {list(low.shape)} and {list(high.shape)}")
         if len(size) == 1:  # a signal is one row
             low, high, size = pad(low, (1, 0)), pad(high, (1, 0), value=1), torch.Size((1, *size))
         own, other = (rows.reshape(*rows.shape[:2], *size) for rows in (z, whole))
-        paste_rows(own, other, self.partner, low, high, self._seen(low, high, size), out.view(len(out), -1, *size))
+        paste_rows(own, other, self.partner, low, high, self._seen(low, high, size), out.view(*out.shape[:2], *size))
 
     def _seen(self, low: Tensor, high: Tensor, size: torch.Size) -> Sequence[Taps] | None:
         """What of the partner each place shows along every axis; None where it is that place itself."""
@@ -203,4 +205,4 @@ def _sides(size: tuple[int, ...]) -> Tensor:
 
 def slices(low: list[int], high: list[int]) -> tuple[slice, ...]:
     """An index into ``[B, C, *size]`` that takes the box out of every sample and channel."""
-    return (slice(None), slice(None), *(slice(a, b) for a, b in zip(low, high, strict=True)))
+    return (slice(None), slice(None), *(slice(max(a, 0), max(b, 0)) for a, b in zip(low, high, strict=True)))

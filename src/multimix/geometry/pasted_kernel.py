@@ -86,7 +86,7 @@ def paste(
     steps, boxes = low.shape[:2]
     batch, planes, height, length = own.shape
     moved, linear = down.shape[0] > 0, down_second.shape[0] > 0
-    # Unsigned, so that nobody asks whether a place is counted from the end.
+    # Unsigned, so that no check for negative indices is compiled in.
     near, far = np.empty(length, np.uint32), np.empty(length, np.uint32)
     weight, line = np.empty(length, whole.dtype), np.empty(length, whole.dtype)
     rows = min(at_once, height) if at_once > 0 else height
@@ -100,13 +100,13 @@ def paste(
                 row = k * batch + i
                 made = band if at_once > 0 else out[row]
                 top, bottom = max(low[k, r, 0], y_first), min(high[k, r, 0], y_last)
-                left, right = max(low[k, r, 1], 0) * unit, min(high[k, r, 1] * unit, length)
-                # The first step has the sample itself, each later one what the step before has, less what its own box leaves.
+                left, right = max(low[k, r, 1], 0) * unit, max(0, min(high[k, r, 1] * unit, length))
+                # Later steps begin with what the step before has, and put the sample back where its box is not covered.
                 if k == 0 or at_once == 0:
                     fill_rows(own[i], y_first, y_last, 0, length, y_first, made)
                 else:
                     before, after = max(low[k - 1, r, 0], y_first), min(high[k - 1, r, 0], y_last)
-                    first, last = max(low[k - 1, r, 1], 0) * unit, min(high[k - 1, r, 1] * unit, length)
+                    first, last = max(low[k - 1, r, 1], 0) * unit, max(0, min(high[k - 1, r, 1] * unit, length))
                     if before < top or after > bottom or first < left or last > right:
                         fill_rows(own[i], before, after, first, last, y_first, made)
                 if not moved:

@@ -11,6 +11,7 @@ from multimix.lab.results.report import write_reports
 from multimix.lab.results.settled import against_one, headline
 from multimix.lab.results.table import signed
 from multimix.lab.statistics import paired_by_seed
+from multimix.lab.studies.spiral.multiverse import multiverse_findings, run_multiverse
 
 ROOT = Path(__file__).resolve().parents[3]
 FIRST, FRESH, ALL = range(8), range(8, 16), range(16)
@@ -59,6 +60,22 @@ def test_the_report_begins_with_the_answer(archive, rows, tmp_path):
     lead = found.page.read_text().partition("<h2")[0]
     assert headline(of_seeds(rows, ALL), "last") in lead
     assert "[1] [2] [3] [4] [5] mean stands below" in lead
+
+
+@pytest.mark.parametrize("arm", ["mixup", "manifoldmix", "cutmix", "puzzlemix"])
+def test_the_page_has_k_2_of_the_rows(rows, page, arm):
+    lines = {(line.arm, line.k, line.changed): line.values("last") for line in of_seeds(rows, FIRST).trained}
+    for less, more in ((1, 2), (2, 5)):
+        found = paired_by_seed(lines[arm, more, ()], lines[arm, less, ()])
+        assert found.n == 8
+        assert f"{signed(found.mean)} ± {found.half:.2f}" in page
+
+
+def test_the_page_has_what_the_spiral_shows_under_48_settings(archive, page):
+    universes = run_multiverse(out=archive / "spiral", rebuild=True, note=pytest.fail)
+    assert len(universes) == 48
+    for sentence in multiverse_findings(universes):
+        assert sentence in page
 
 
 def test_the_page_has_the_other_ways_of_the_rows(rows, page):

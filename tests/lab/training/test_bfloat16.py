@@ -1,6 +1,7 @@
 """Convolutions in bfloat16 where the CPU has no instructions for it."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -57,6 +58,36 @@ def test_it_is_a_convolution_of_rounded_numbers(name):
 @pytest.mark.parametrize(("size", "padding", "is_one"), [((1, 1), 1, True), ((2, 2), 1, False), ((3, 3), 0, True)])
 def test_only_kernels_on_the_padding_are_cut(size, padding, is_one):
     assert bfloat16._has_one_place(nn.Conv2d(1, 1, 3, padding=padding), torch.zeros(1, 1, *size)) == is_one
+
+
+def test_what_torch_refuses_is_refused():
+    conv = nn.Conv2d(2, 2, 3)
+    bfloat16.convolve_in_float32(conv)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        conv(torch.randn(1, 2, 1, 1))
+
+
+def test_one_image_without_a_batch():
+    conv, x = nn.Conv2d(2, 3, 3, stride=2, padding=1), torch.randn(2, 2, 2)
+    bfloat16.convolve_in_float32(conv)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(conv(x), conv(x.unsqueeze(0)).squeeze(0))
+
+
+def test_a_pickled_network_is_an_ordinary_one():
+    conv, x = nn.Conv2d(2, 3, 3), torch.randn(1, 2, 5, 5)
+    bfloat16.convolve_in_float32(conv)
+    assert torch.equal(pickle.loads(pickle.dumps(conv))(x), conv(x))
+
+
+def test_convolutions_of_ones_own_are_left_alone():
+    class Doubled(nn.Conv2d):
+        def _conv_forward(self, x, weight, bias):
+            return 2 * super()._conv_forward(x, weight, bias)
+
+    conv = Doubled(2, 3, 3)
+    bfloat16.convolve_in_float32(conv)
+    assert "_conv_forward" not in vars(conv)
 
 
 def test_without_autocast_nothing_changes():

@@ -1,4 +1,4 @@
-"""bfloat16 on CPUs without instructions for it, where torch convolves one number at a time: five times as slow as in float32."""
+"""bfloat16 on CPUs without instructions for it, where torch convolves one number at a time: five times the time of float32."""
 
 from collections.abc import Callable
 from types import MethodType
@@ -20,14 +20,15 @@ def convolve_in_float32(network: nn.Module) -> None:
     differ by the order of the sums at most, in both passes.
     """
     for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            module._conv_forward = MethodType(_convolved, module)  # type: ignore[method-assign]
+        if isinstance(module, nn.Conv2d) and type(module)._conv_forward is _plain:
+            module._conv_forward = MethodType(_conv_forward, module)  # type: ignore[method-assign]
 
 
 _plain: Callable[..., Tensor] = nn.Conv2d._conv_forward
 
 
-def _convolved(self: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _conv_forward(self: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    # Named as what it stands for, so that a network that was pickled is loaded with torch's own.
     if not torch.is_autocast_enabled("cpu"):
         return _plain(self, x, weight, bias)
     x, weight, bias = _rounded(x), _rounded(weight), None if bias is None else _rounded(bias)
@@ -36,7 +37,7 @@ def _convolved(self: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) 
             return _plain(self, x, weight, bias).bfloat16()
         top, left = (int(side) for side in self.padding)
         # The rest of the kernel lies on the padding, and would take 20 times as long as this part.
-        seen = weight[..., top : top + x.shape[2], left : left + x.shape[3]]
+        seen = weight[..., top : top + x.shape[-2], left : left + x.shape[-1]]
         return functional.conv2d(x, seen, bias, groups=self.groups).bfloat16()
 
 
@@ -48,5 +49,5 @@ def _has_one_place(conv: nn.Conv2d, x: Tensor) -> bool:
     """Whether the kernel is applied in one place only, reaches all of ``x`` there, and sees zeros around it."""
     if conv.padding_mode != "zeros" or isinstance(conv.padding, str) or conv.dilation != (1, 1):
         return False
-    sizes = zip(x.shape[2:], conv.kernel_size, conv.padding, conv.stride, strict=False)
-    return all(size + padding <= kernel and size + 2 * padding - kernel < stride for size, kernel, padding, stride in sizes)
+    sizes = zip(x.shape[-2:], conv.kernel_size, conv.padding, conv.stride, strict=True)
+    return all(size + padding <= kernel <= size + 2 * padding < kernel + stride for size, kernel, padding, stride in sizes)
