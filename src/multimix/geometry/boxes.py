@@ -37,7 +37,7 @@ Grid = Literal["continuous", "integer"]
 def random_center(rows: int, size: tuple[int, ...], grid: Grid, generator: Generator) -> Tensor:
     """``[rows, d]`` in float64: uniform on [0, side) along each axis, or on the whole numbers 0 … side − 1."""
     sides = _sides(tuple(size))
-    center = torch.rand(rows, len(size), dtype=torch.float64, generator=generator) * sides
+    center = torch.rand(rows, len(size), dtype=torch.float64, generator=generator).mul_(sides)
     return center.floor() if grid == "integer" else center
 
 
@@ -84,9 +84,8 @@ def _one_centre(
                 low, high = min(max(middle - half, 0), side), min(max(middle + half, 0), side)
             lows.append(int(low))
             highs.append(int(high))
-    shape = len(lam), 1, len(size)
-    both = [torch.from_numpy(np.array(edges, np.int64).reshape(shape)) for edges in (lows, highs)]
-    return both[0], both[1]
+    low, high = torch.from_numpy(np.array(lows + highs, np.int64).reshape(2, len(lam), 1, len(size))).unbind()
+    return low, high
 
 
 def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
