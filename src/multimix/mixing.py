@@ -97,16 +97,20 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor, out: Tensor | None = None
 
 
 def _can_stream(z: Tensor, m: Tensor, out: Tensor) -> bool:
-    """Whether compiled code that writes past the cache can mix large samples by masks, and is worth loading."""
+    """Whether compiled code that writes past the cache can mix large samples by masks."""
     return (
         z.ndim > 2
         and m.shape[1] in (1, z.shape[0])
         and m.shape[2:] == (1, *z.shape[2:])
         and z.is_contiguous()
-        and out.is_contiguous()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and one_pass.is_time()
+        and is_worth_compiling(z, out)
     )
+
+
+def is_worth_compiling(z: Tensor, out: Tensor) -> bool:
+    """Whether compiled code can turn ``z`` into ``out``, laid out alike and watched by nobody, and is worth loading."""
+    alike = all(rows.is_contiguous(memory_format=memory_format(z)) for rows in (z, out))
+    return alike and torch._C._len_torch_dispatch_stack() == 0 and one_pass.is_time()
 
 
 def blended_batch(z: Tensor, partner: Tensor, share: Tensor, out: Tensor | None = None) -> Tensor:

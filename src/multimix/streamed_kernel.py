@@ -28,8 +28,7 @@ def _lerp_line(context: Any, own: Any, pair: Any, share: Any, out: Any, half: An
         is_near = builder.fcmp_ordered("<", w, middle)
         base, weight = builder.select(is_near, a, b), builder.select(is_near, w, builder.fsub(w, one))
         moved = builder.fmul(weight, builder.fsub(b, a), flags=["contract"])
-        stored = builder.store(builder.fadd(base, moved, flags=["contract"]), places[3], align=LINE)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        _store(builder, builder.fadd(base, moved, flags=["contract"]), places[3])
 
     return types.void(own, pair, share, out, half), lines
 
@@ -40,10 +39,15 @@ def _copy_line(context: Any, source: Any, out: Any) -> Any:
     def lines(context: Any, builder: Any, signature: Any, given: Any) -> None:
         line = ir.VectorType(ir.IntType(8), LINE).as_pointer()
         origin, place = (builder.inttoptr(address, line) for address in given)
-        stored = builder.store(builder.load(origin, align=1), place, align=LINE)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        _store(builder, builder.load(origin, align=1), place)
 
     return types.void(source, out), lines
+
+
+def _store(builder: Any, line: Any, place: Any) -> None:
+    """Write past the cache."""
+    stored = builder.store(line, place, align=LINE)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
 
 def _fence(context: Any) -> Any:
@@ -55,13 +59,20 @@ copy_line: Any = intrinsic(_copy_line)
 fence: Any = intrinsic(_fence)  # what was written past the cache is seen by all threads from here on
 
 
+@inner
+def whole_lines(out: Any) -> tuple[int, int]:
+    """Where in ``out [n]`` whole lines begin and end; none do where numbers do not begin at multiples of their size."""
+    n, size, to = len(out), out.itemsize, out.ctypes.data
+    head = n if to % size else min(n, (-to) % LINE // size)
+    return head, n - (n - head) % (LINE // size)
+
+
 @partial(inner, fastmath={"contract"})  # as in lines: what a number becomes must not depend on where it lies
 def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
     """``out [n] = (1 − share) own + share · pair`` from the nearer end, all of one type, each number beside the next."""
     one, half = out.dtype.type(1), out.dtype.type(0.5)
     n, size, to = len(out), out.itemsize, out.ctypes.data
-    head = n if to % size else min(n, (-to) % LINE // size)
-    lined = n - (n - head) % (LINE // size)
+    head, lined = whole_lines(out)
     for part in ((0, head), (lined, n)):
         for x in range(part[0], part[1]):
             a, b, w = own[x], pair[x], share[x]
@@ -74,9 +85,8 @@ def lerp_row(own: Any, pair: Any, share: Any, out: Any) -> None:
 @inner
 def copy_row(source: Any, out: Any) -> None:
     """``out [n] = source [n]``, of one type, each number beside the next."""
-    n, size, to = len(out), out.itemsize, out.ctypes.data
-    head = n if to % size else min(n, (-to) % LINE // size)
-    lined = n - (n - head) % (LINE // size)
+    size, to = out.itemsize, out.ctypes.data
+    head, lined = whole_lines(out)
     out[:head] = source[:head]
     out[lined:] = source[lined:]
     origin = source.ctypes.data

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,11 +24,12 @@ from ..mixing import (
     filled_at_once,
     into,
     is_small,
-    memory_format,
+    is_worth_compiling,
     mixed_batch,
     rows_like,
 )
 from ..plan import PairPlan, check_size
+from .axes import Taps
 
 Fit = Literal["clip", "shift"]
 Grid = Literal["continuous", "integer"]
@@ -98,23 +99,6 @@ def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
     return within.unsqueeze(-1 - len(size))
 
 
-class Taps(NamedTuple):
-    """What is shown along one axis: ``first`` and ``second [K, rows, side]`` are places, ``weight`` is the second's share.
-
-    ``nearest`` has no second place.
-    """
-
-    first: Tensor
-    second: Tensor | None = None
-    weight: Tensor | None = None
-
-    def of(self, k: int, row: int | slice = slice(None), places: slice = slice(None)) -> "Taps":
-        """Those of one step, row (or all rows) and run of places."""
-        first, second, weight = (None if part is None else part[k, row, places] for part in self)
-        assert first is not None
-        return Taps(first, second, weight)
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxPlan(PairPlan):
     """Inside box ``[low, high)`` the partner, outside the sample: ``low, high [K, 1 or B, d]``, nested in k."""
@@ -166,8 +150,7 @@ class BoxPlan(PairPlan):
 
     def _has_kernel(self, z: Tensor, out: Tensor) -> bool:
         """Whether large samples can be pasted by compiled code, and it is worth loading."""
-        dense = all(rows.is_contiguous(memory_format=memory_format(z)) for rows in (z, out))
-        return dense and torch._C._len_torch_dispatch_stack() == 0 and len(self.size) in (1, 2) and one_pass.is_time()
+        return len(self.size) in (1, 2) and is_worth_compiling(z, out)
 
     def _paste_rows(self, z: Tensor, whole: Tensor, out: Tensor) -> None:
         """Fill ``out`` with ``z``, and in the boxes with ``whole[partner]``; for signals and images."""

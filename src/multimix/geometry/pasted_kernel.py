@@ -14,16 +14,15 @@ from torch import Tensor
 from ..compiled import in_chunks, inner, kernel, noticed
 from ..mixing import chain, is_small, memory_format
 from ..streamed_kernel import copy_row, fence
+from .axes import Taps
 from .blocks_kernel import LEAST, Floats, Indices, lerp
 
 BAND = 1 << 15  # numbers that are put together at a time: they stay in the cache until they are written
 Places = NDArray[np.uint32]
-Seen = tuple[Tensor, Tensor | None, Tensor | None]
-"""Places ``[K, 1 or B, side]`` that are shown along an axis, and for linear interpolation those beside them, with their share."""
 
 
 def paste_rows(
-    z: Tensor, whole: Tensor, partner: Tensor, low: Tensor, high: Tensor, seen: Sequence[Seen] | None, out: Tensor
+    z: Tensor, whole: Tensor, partner: Tensor, low: Tensor, high: Tensor, seen: Sequence[Taps] | None, out: Tensor
 ) -> None:
     """Fill ``out [K·B, C, H, W]`` with ``z``, and with ``whole[partner]`` in boxes, as ``seen`` down and across or as it is.
 
@@ -48,7 +47,7 @@ def paste_rows(
         in_chunks(lambda start, stop: paste(*arrays, unit, at_once, start, stop), len(z), None, least)
 
 
-def _arrays(seen: Seen | None, kind: np.dtype) -> tuple[Indices, Indices, Floats]:
+def _arrays(seen: Taps | None, kind: np.dtype) -> tuple[Indices, Indices, Floats]:
     """None becomes an array without steps: a kernel is compiled for one type of each argument."""
     first, second, weight = (None, None, None) if seen is None else seen
     no_places, no_weights = np.empty((0, 0, 0), np.int64), np.empty((0, 0, 0), kind)
@@ -87,13 +86,20 @@ def paste(
     batch, planes, height, length = own.shape
     moved, linear = down.shape[0] > 0, down_second.shape[0] > 0
     # Unsigned, so that no check for negative indices is compiled in.
-    near, far = np.empty(length, np.uint32), np.empty(length, np.uint32)
-    weight, line = np.empty(length, whole.dtype), np.empty(length, whole.dtype)
+    near, far = np.empty((steps, length), np.uint32), np.empty((steps, length), np.uint32)
+    weight, line = np.empty((steps, length), whole.dtype), np.empty(length, whole.dtype)
     rows = min(at_once, height) if at_once > 0 else height
     band = np.empty((planes, min(at_once, rows), length), out.dtype)
     for place in range(start, stop):
         i = order[place]
         j, r = partner[i], min(i, boxes - 1)
+        if moved and (boxes > 1 or place == start):
+            for k in range(steps):
+                for x in range(max(low[k, r, 1], 0) * unit, min(high[k, r, 1] * unit, length)):
+                    near[k, x] = across[k, r, x // unit] * unit + x % unit
+                    if linear:
+                        far[k, x] = across_second[k, r, x // unit] * unit + x % unit
+                        weight[k, x] = across_weight[k, r, x // unit]
         for y_first in range(0, height, rows):
             y_last = min(y_first + rows, height)
             for k in range(steps):
@@ -112,17 +118,12 @@ def paste(
                 if not moved:
                     fill_rows(whole[j], top, bottom, left, right, y_first, made)
                 else:
-                    for x in range(left, right):
-                        near[x] = across[k, r, x // unit] * unit + x % unit
-                        if linear:
-                            far[x] = across_second[k, r, x // unit] * unit + x % unit
-                            weight[x] = across_weight[k, r, x // unit]
                     for y in range(top, bottom):
                         if linear:
                             rows_seen, w = (down[k, r, y], down_second[k, r, y]), down_weight[k, r, y]
-                            between(whole[j], rows_seen, w, near, far, weight, line, left, right, y - y_first, made)
+                            between(whole[j], rows_seen, w, near[k], far[k], weight[k], line, left, right, y - y_first, made)
                         else:
-                            picked(whole[j], down[k, r, y], near, left, right, y - y_first, made)
+                            picked(whole[j], down[k, r, y], near[k], left, right, y - y_first, made)
                 if at_once > 0:
                     count = (y_last - y_first) * length
                     for c in range(planes):

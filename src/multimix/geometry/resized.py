@@ -12,7 +12,8 @@ from torch import Tensor
 from ..devices import widest_float
 from ..mixing import by_step, can_write_in_place, into, memory_format, mix, rows_like
 from ..plan import check_size
-from .boxes import BoxPlan, Taps, inside, slices
+from .axes import Taps
+from .boxes import BoxPlan, inside, slices
 
 Resize = Literal["nearest", "bilinear"]
 
