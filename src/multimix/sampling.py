@@ -31,7 +31,7 @@ def resolved(generator: torch.Generator | None, *, ranks_alike: bool = False) ->
     With ``ranks_alike`` the rank has no influence: for the first weights of networks that all ranks train together.
     """
     if generator is None:
-        drawn = NUMBER.new_empty(()).random_()
+        drawn = torch.empty_like(NUMBER).random_()
         # No hash as for seeds that people choose: the number is random already, and ranks need only differ.
         return torch.Generator().manual_seed((int(drawn) + (0 if ranks_alike else RANKS_APART * rank())) % 2**63)
     if not hasattr(generator, "device"):

@@ -42,6 +42,17 @@ def random_center(rows: int, size: tuple[int, ...], grid: Grid, generator: Gener
     return center.floor() if grid == "integer" else center
 
 
+def random_boxes(
+    lam: Tensor, rows: int, size: tuple[int, ...], fit: Fit, grid: Grid, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """:func:`centered_boxes` around ``rows`` centres as :func:`random_center` draws them."""
+    if rows == lam.shape[1] == 1:
+        places = torch.rand(len(size), dtype=torch.float64, generator=generator, device="cpu").tolist()
+        center = [place * side for place, side in zip(places, size, strict=True)]
+        return _one_centre(lam.tolist(), [math.floor(a) for a in center] if grid == "integer" else center, size, fit, grid)
+    return centered_boxes(lam, random_center(rows, size, grid, generator), size, fit, grid)
+
+
 def centered_boxes(lam: Tensor, center: Tensor, size: tuple[int, ...], fit: Fit, grid: Grid) -> tuple[Tensor, Tensor]:
     """``low, high [K, rows, d]``: boxes whose sides are the image's times λ^(1/d), nested in λ for one ``center [rows, d]``.
 

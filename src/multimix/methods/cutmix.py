@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from ..checks import check_spatial
-from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
+from ..geometry.boxes import BoxPlan, Fit, Grid, random_boxes
 from ..plan import PairPlan
 from .base import PairMethod
 from .registry import register
@@ -33,6 +33,5 @@ class CutMix(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         check_spatial(x, "CutMix")
-        center = random_center(self.rows(x, lam), x.shape[2:], self.grid, generator)
-        low, high = centered_boxes(lam, center, x.shape[2:], self.box, self.grid)
+        low, high = random_boxes(lam, self.rows(x, lam), x.shape[2:], self.box, self.grid, generator)
         return BoxPlan(partner=partner, low=low, high=high, size=x.shape[2:])

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from ..batch import Batch, Criterion, Mixed
 from ..checks import can_inspect, check_number, check_share, check_spatial, is_large
 from ..devices import widest_float
-from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
+from ..geometry.boxes import Fit, Grid, random_boxes
 from ..geometry.resized import Resize, ResizedPlan
 from ..hooks import MixingError, named_layer, unwrapped
 from ..mixing import mix
@@ -131,8 +131,7 @@ class RecursiveMix(PathMethod):
             lam = self.area * sample_path(self.k, 1.0, rows=rows, sampler=self.sampler, generator=generator)
         else:
             lam = checked_path(lam, batch)
-        center = random_center(max(rows, lam.shape[1]), size, self.grid, generator)
-        low, high = centered_boxes(lam, center, size, self.box, self.grid)
+        low, high = random_boxes(lam, max(rows, lam.shape[1]), size, self.box, self.grid, generator)
         if len(history_x) < batch:
             there = (torch.arange(batch) < len(history_x)).unsqueeze(1)
             low, high = low * there, high * there  # an empty box each where there is no history

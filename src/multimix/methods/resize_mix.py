@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Generator, Tensor
 
 from ..checks import Range, between, check_spatial, checked_range
-from ..geometry.boxes import Grid, centered_boxes, random_center
+from ..geometry.boxes import Grid, random_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
 from ..plan import PairPlan
 from .base import PairMethod
@@ -61,5 +61,5 @@ class ResizeMix(PairMethod):
         if self.box == "anywhere":
             low, high = roaming_boxes(lam, random_center(rows, size, "continuous", generator), size)
         else:
-            low, high = centered_boxes(lam, random_center(rows, size, self.grid, generator), size, self.box, self.grid)
+            low, high = random_boxes(lam, rows, size, self.box, self.grid, generator)
         return ResizedPlan(partner=partner, low=low, high=high, size=size, resize=self.resize)

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from ...batch import Batch
 from ...checks import check_choice, check_number, check_share, checked_result
-from ...geometry.boxes import Fit, Grid, centered_boxes, inside, random_center
+from ...geometry.boxes import Fit, Grid, inside, random_boxes
 from ...mixing import into, mix, mixed_batch
 from ...plan import PairPlan, check_size
 from ...precision import float32_or_better
@@ -96,8 +96,7 @@ class StyleCutMix(StyleMethod):
     ) -> PairPlan:
         style = self.style_path(x, lam, style_lam, generator)
         rows = self.rows(x, lam)
-        center = random_center(rows, x.shape[2:], self.grid, generator)
-        low, high = centered_boxes(1 - lam, center, x.shape[2:], self.box, self.grid)
+        low, high = random_boxes(1 - lam, rows, x.shape[2:], self.box, self.grid, generator)
         return StyledBoxPlan(
             partner=partner,
             size=x.shape[2:],
