@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import pool
 from ..compiled import in_chunks, inner, kernel, noticed
 from ..geometry.blocks_kernel import Floats, Indices
+from ..geometry.soft_kernel import highest
 
 Doubles = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ def brightness(x: Floats, low: float, span: float, scale: Doubles, shift: Double
                     total += (x[c, y, u] - low) / span * scale[c] + shift[c]
                 value = 255 * (total / channels)
             grey[y, u] = value
-            lowest[u] = value if value < lowest[u] else lowest[u]
+            lowest[u] = (value if value < lowest[u] else lowest[u]) + 0.0  # as in highest
     least = lowest.min()
     for y in range(height):
         for u in range(width):
@@ -170,18 +171,8 @@ def contrasts(grey: Doubles, integral: Doubles, reach: Indices, count: Doubles, 
 def stretch(on: Doubles, off: Doubles, steps: float) -> None:
     """Both parts divided by their highest, added up in place of the first, and rounded to one of ``steps`` in 1."""
     top, bottom = highest(on), highest(off)
+    top, bottom = top if top > 0 else 1.0, bottom if bottom > 0 else 1.0
     for y in range(on.shape[0]):
         for u in range(on.shape[1]):
             value = (on[y, u] / top + off[y, u] / bottom) * steps
             on[y, u] = ((value + TO_WHOLE) - TO_WHOLE) / steps
-
-
-@inner
-def highest(part: Doubles) -> float:
-    """The highest number, or 1 where there is none above 0."""
-    best = np.zeros(part.shape[1])
-    for y in range(part.shape[0]):
-        for u in range(part.shape[1]):
-            best[u] = part[y, u] if part[y, u] > best[u] else best[u]
-    top: float = best.max()
-    return top if top > 0 else 1.0

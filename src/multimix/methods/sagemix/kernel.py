@@ -138,9 +138,10 @@ def auction(first: Array, tiles: Array, apart: Array, eps: float, least: Array, 
                 cost = np.sqrt(a * a + b * b + c * c) + tiles[leaf, 3, k]
                 best, second, where = lanes[0, k], lanes[1, k], lanes[2, k]
                 loser = best if cost < best else cost
-                lanes[0, k] = cost if cost < best else best
-                lanes[1, k] = loser if loser < second else second
-                lanes[2, k] = number if cost < best else where
+                # + 0.0, or the compiler stores under masks, which takes some processors ten times as long as storing all.
+                lanes[0, k] = (cost if cost < best else best) + 0.0
+                lanes[1, k] = (loser if loser < second else second) + 0.0
+                lanes[2, k] = (number if cost < best else where) + 0.0
         lane, other = two_least(lanes.view(np.int64)[0])
         known[i, 0], known[i, 1] = int(lanes[2, lane]) * LEAF + lane, int(lanes[2, other]) * LEAF + other
         more = min(lanes[0, other], lanes[1, lane]) - lanes[0, lane] if n > 1 else 0.0
