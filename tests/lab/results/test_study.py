@@ -1,5 +1,7 @@
 """The study of docs/study.md: what docs/results.md and the README say is what its stored rows give."""
 
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from multimix.lab.evaluation.cache import collect_runs
 from multimix.lab.results.comparison import studies
 from multimix.lab.results.report import write_reports
-from multimix.lab.results.settled import against_one, headline
+from multimix.lab.results.settled import against_one, at_equal_rows, headline
 from multimix.lab.results.table import signed
 from multimix.lab.statistics import paired_by_seed
 from multimix.lab.studies.spiral.multiverse import multiverse_findings, run_multiverse
@@ -26,8 +28,13 @@ def archive(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def rows(archive):
-    return [row for row in collect_runs([archive]) if row["recipe"] == "superclasses"]
+def all_rows(archive):
+    return collect_runs([archive])
+
+
+@pytest.fixture(scope="module")
+def rows(all_rows):
+    return [row for row in all_rows if row["recipe"] == "superclasses"]
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +63,9 @@ def test_the_page_has_the_primary_family_of_the_rows(rows, page, seeds):
 
 @pytest.mark.slow
 def test_the_report_begins_with_the_answer(archive, rows, tmp_path):
-    (found,) = write_reports([archive], out=tmp_path, data=None)
-    lead = found.page.read_text().partition("<h2")[0]
+    pages = {found.page.name: found.page.read_text() for found in write_reports([archive], out=tmp_path, data=None)}
+    assert sorted(pages) == ["speech-small.html", "superclasses-small.html"]
+    lead = pages["superclasses-small.html"].partition("<h2")[0]
     assert headline(of_seeds(rows, ALL), "last") in lead
     assert "[1] [2] [3] [4] [5] mean stands below" in lead
 
@@ -88,3 +96,36 @@ def test_the_page_has_the_other_ways_of_the_rows(rows, page):
         found = paired_by_seed(values, usual)
         assert found.n == 8
         assert f"{signed(found.mean)} ± {found.half:.2f}" in page
+
+
+def test_the_page_has_equal_compute_of_the_rows(rows, page):
+    longer = [one for one in at_equal_rows(of_seeds(rows, FIRST), "last") if "K = 1 [" in one.other]
+    assert [(one.line, one.paired.n) for one in longer] == [("mixup K = 5", 8), ("cutmix K = 5", 4)]
+    for one in longer:
+        assert f"{signed(one.paired.mean)} ± {one.paired.half:.2f}" in page
+        assert f"{signed(one.same.low)} … {signed(one.same.high)}" in page
+
+
+def test_the_page_has_speech_of_the_rows(all_rows, page):
+    (whole,) = studies([row for row in all_rows if row["recipe"] == "speech"])
+    lines = {(line.arm, line.k): line.values("last") for line in whole.trained}
+    assert sorted(lines) == [("mixup", 1), ("mixup", 5), ("none", 1), ("puzzlemix", 1), ("puzzlemix", 5)]
+    for arm in ("mixup", "puzzlemix"):
+        for own, other in (((arm, 1), ("none", 1)), ((arm, 5), (arm, 1))):
+            found = paired_by_seed(lines[own], lines[other])
+            assert found.n == 5
+            assert f"{signed(found.mean)} ± {found.half:.2f}" in page
+    assert headline(whole, "last") in page
+
+
+def test_what_is_packed_again_is_the_same(archive, tmp_path):
+    few, again = tmp_path / "few", tmp_path / "again.tar.xz"
+    few.mkdir()
+    lines = (archive / "results.jsonl").read_text().splitlines(keepends=True)[:3]
+    (few / "results.jsonl").write_text("".join(lines))
+    pack = [sys.executable, ROOT / "tools/pack_study.py", few, "--archive", again]
+    subprocess.run(pack, check=True)
+    with tarfile.open(again) as packed:
+        assert packed.extractfile("results.jsonl").read().decode() == "".join(lines)
+    (few / "results.jsonl").write_text("")
+    assert "has no results.jsonl with rows in it" in subprocess.run(pack, capture_output=True, text=True, check=False).stderr
