@@ -88,7 +88,7 @@ def _tell(function: Any, seconds: float, ended: threading.Event) -> None:
     """One line after a moment, and one every now and then until it has ended."""
     start, spent, pause = time.monotonic(), time.process_time(), NOTICE_AFTER
     while not ended.wait(pause):
-        if not any(list(function.stats.cache_misses.values())):  # a copy: the other thread adds to it; loading from disk may be slow too
+        if not any(list(function.stats.cache_misses.values())):  # loading from disk may be slow too
             continue
         if pause == NOTICE_AFTER:
             _tell_once()
