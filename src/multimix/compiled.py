@@ -88,13 +88,13 @@ def _tell(function: Any, seconds: float, ended: threading.Event) -> None:
     """One line after a moment, and one every now and then until it has ended."""
     start, spent, pause = time.monotonic(), time.process_time(), NOTICE_AFTER
     while not ended.wait(pause):
-        if not any(list(function.stats.cache_misses.values())):  # loading from disk may be slow too
+        if not any(function.stats.cache_misses.values()):  # loading from disk may be slow too
             continue
         if pause == NOTICE_AFTER:
             _tell_once()
             pause = PACE
             continue
-        share = min(0.95, max(0.01, (time.process_time() - spent) / seconds))  # 0 where it has had no CPU at all yet
+        share = min(0.95, (time.process_time() - spent) / seconds)
         left = (time.monotonic() - start) * (1 - share) / share
         log.warning("multimix is compiling %s: about %.0f %% done, %.0f s left", function.__name__, 100 * share, left)
 
