@@ -10,7 +10,6 @@ from torch import Tensor
 from .. import pool
 from ..compiled import in_chunks, inner, kernel, noticed
 from ..geometry.blocks_kernel import Floats, Indices
-from ..geometry.soft_kernel import highest
 
 Doubles = NDArray[np.float64]
 
@@ -58,98 +57,116 @@ def maps(
     grey, work = np.empty((height, width)), np.empty((height, width))
     integral = np.empty((height + 1, width + 1))
     for i in range(start, stop):
-        brightness(x[i], low[i], span[i], scale, shift, grey)
-        for _ in range(2):
-            blur_down(grey, work)
-            blur_across(work, grey)
-        add_up(grey, integral)
-        contrasts(grey, integral, reach, count, out[i], work)
-        stretch(out[i], work, steps)
+        least = brightness(x[i], low[i], span[i], scale, shift, grey)
+        blur(grey, least, work)
+        add_up(work, integral)
+        top, bottom = contrasts(work, integral, reach, count, out[i], grey)
+        stretch(out[i], grey, top, bottom, steps)
 
 
 @inner
-def brightness(x: Floats, low: float, span: float, scale: Doubles, shift: Doubles, grey: Doubles) -> None:
-    """0.299 R + 0.587 G + 0.114 B, or the mean of other channels, in 0 … 255; then the darkest place is made 0."""
+def brightness(x: Floats, low: float, span: float, scale: Doubles, shift: Doubles, grey: Doubles) -> float:
+    """0.299 R + 0.587 G + 0.114 B, or the mean of other channels, in 0 … 255; returns how bright the darkest place is."""
     channels, height, width = x.shape
+    weight = np.array([0.299, 0.587, 0.114]) if channels == 3 else np.full(channels, 1.0 / channels)
+    grey[:] = 255 * (weight * shift).sum()
+    weight *= 255 * scale / span
     lowest = np.full(width, np.inf)
     for y in range(height):
+        line = grey[y]
+        for c in range(channels):
+            for u in range(width):
+                line[u] += (x[c, y, u] - low) * weight[c]
         for u in range(width):
-            if channels == 3:
-                red = (x[0, y, u] - low) / span * scale[0] + shift[0]
-                green = (x[1, y, u] - low) / span * scale[1] + shift[1]
-                blue = (x[2, y, u] - low) / span * scale[2] + shift[2]
-                value = 255 * (0.299 * red + 0.587 * green + 0.114 * blue)
-            else:
-                total = 0.0
-                for c in range(channels):
-                    total += (x[c, y, u] - low) / span * scale[c] + shift[c]
-                value = 255 * (total / channels)
-            grey[y, u] = value
-            lowest[u] = (value if value < lowest[u] else lowest[u]) + 0.0  # as in highest
-    least = lowest.min()
-    for y in range(height):
-        for u in range(width):
-            grey[y, u] -= least
+            lowest[u] = (line[u] if line[u] < lowest[u] else lowest[u]) + 0.0  # + 0.0: see soft_kernel.highest
+    least: float = lowest.min()
+    return least
 
 
 @inner
-def blur_down(grey: Doubles, out: Doubles) -> None:
-    """[1, 2, 1]/4 along columns, mirrored at the last place."""
+def blur(grey: Doubles, least: float, out: Doubles) -> None:
+    """[1, 2, 1]/4 twice along both axes, mirrored at the last place, after ``least`` is taken away, which changes ``grey``."""
     height, width = grey.shape
-    for y in range(height):
-        above = y - 1 if y > 0 else min(1, height - 1)
-        below = y + 1 if y < height - 1 else max(height - 2, 0)
+    line = np.empty(width + 4)
+    inner = line[2:]
+    for y in range(-2, height):
+        if y + 2 < height:
+            for u in range(width):
+                grey[y + 2, u] -= least
+        if y < 0:
+            continue
+        above, below = grey[mirrored(y - 1, height)], grey[mirrored(y + 1, height)]
+        far_above, far_below = grey[mirrored(y - 2, height)], grey[mirrored(y + 2, height)]
+        here, made = grey[y], out[y]
         for u in range(width):
-            out[y, u] = (grey[above, u] + 2 * grey[y, u] + grey[below, u]) / 4
+            inner[u] = (far_above[u] + far_below[u] + 4 * (above[u] + below[u]) + 6 * here[u]) / 16
+        for beyond in (-1, -2, width, width + 1):
+            line[beyond + 2] = line[mirrored(beyond, width) + 2]
+        for u in range(width):
+            made[u] = (line[u] + line[u + 4] + 4 * (line[u + 1] + line[u + 3]) + 6 * line[u + 2]) / 16
 
 
 @inner
-def blur_across(grey: Doubles, out: Doubles) -> None:
-    """[1, 2, 1]/4 along rows, mirrored at the last place."""
-    height, width = grey.shape
-    for y in range(height):
-        beside, before = min(1, width - 1), max(width - 2, 0)
-        out[y, 0] = (grey[y, beside] + 2 * grey[y, 0] + grey[y, beside]) / 4
-        left, here, right, inner = grey[y], grey[y, 1:], grey[y, 2:], out[y, 1:]
-        for u in range(width - 2):
-            inner[u] = (left[u] + 2 * here[u] + right[u]) / 4
-        if width > 1:
-            out[y, width - 1] = (grey[y, before] + 2 * grey[y, width - 1] + grey[y, before]) / 4
+def mirrored(place: int, side: int) -> int:
+    """Where to look for a place that may lie up to two places beyond the border."""
+    if side == 1:
+        return 0
+    place = abs(place) % (2 * side - 2)
+    return min(place, 2 * side - 2 - place)
 
 
 @inner
 def add_up(grey: Doubles, integral: Doubles) -> None:
     """The sum of all places above and to the left of each corner."""
     height, width = grey.shape
+    integral[:, 0] = 0
     integral[0] = 0
-    for y in range(height):
-        integral[y + 1, 0] = 0
+    # Four rows at once, since each sum has to wait for the one before it.
+    whole = height - height % 4
+    for y in range(0, whole, 4):
+        before, made = integral[y], integral[y + 1 : y + 5]
+        a = b = c = d = 0.0
         for u in range(width):
-            integral[y + 1, u + 1] = integral[y, u + 1] + grey[y, u]
-    for y in range(1, height + 1):
+            a += grey[y, u]
+            b += grey[y + 1, u]
+            c += grey[y + 2, u]
+            d += grey[y + 3, u]
+            made[0, u + 1] = before[u + 1] + a
+            made[1, u + 1] = made[0, u + 1] + b
+            made[2, u + 1] = made[1, u + 1] + c
+            made[3, u + 1] = made[2, u + 1] + d
+    for y in range(whole, height):
+        a = 0.0
         for u in range(width):
-            integral[y, u + 1] += integral[y, u]
+            a += grey[y, u]
+            integral[y + 1, u + 1] = integral[y, u + 1] + a
 
 
 @inner
-def contrasts(grey: Doubles, integral: Doubles, reach: Indices, count: Doubles, on: Doubles, off: Doubles) -> None:
-    """How much each place is brighter, and how much it is darker, than its surrounds."""
+def contrasts(grey: Doubles, integral: Doubles, reach: Indices, count: Doubles, on: Doubles, off: Doubles) -> tuple[float, float]:
+    """How much each place is brighter, and how much it is darker, than its surrounds; returns the highest of both."""
     height, width = grey.shape
     margin = reach.max()
     # The columns' sums, with as much of the first and of the last beside them as a surround reaches.
     sums = np.zeros(width + 1 + 2 * margin)
     inner_sums, beyond = sums[margin:], sums[margin + width + 1 :]
-    wide, brighter, darker = np.empty((len(reach), width)), np.empty(width), np.empty(width)
+    wide, weights, known = np.empty((len(reach), width)), np.empty((len(reach), width)), np.zeros(len(reach), np.int64)
+    total, absolute, brightest, darkest = np.empty(width), np.empty(width), np.zeros(width), np.zeros(width)
     for n in range(len(reach)):
         for u in range(width):
             wide[n, u] = min(u + reach[n] + 1, width) - max(u - reach[n] + 1, 0)
     for y in range(height):
         here = grey[y]
-        brighter[:] = 0
-        darker[:] = 0
+        total[:] = 0
+        absolute[:] = 0
         for n in range(len(reach)):
             top, bottom = max(y - reach[n] + 1, 0), min(y + reach[n] + 1, height)
-            tall, times, columns = float(bottom - top), count[n], wide[n]
+            tall, times, columns, weight = float(bottom - top), count[n], wide[n], weights[n]
+            if known[n] != bottom - top:  # in the middle of an image, all rows have the same
+                known[n] = bottom - top
+                for u in range(width):
+                    # Of a single place there is no surround: 0 / 1 instead of 0 / 0.
+                    weight[u] = times / max(tall * columns[u] - 1.0, 1.0)
             above, below = integral[top], integral[bottom]
             for u in range(width + 1):
                 inner_sums[u] = below[u] - above[u]
@@ -158,21 +175,21 @@ def contrasts(grey: Doubles, integral: Doubles, reach: Indices, count: Doubles, 
             # Rows and views of sums, because of every other index the compiled code asks whether it is counted from the end.
             right, left = sums[margin + reach[n] + 1 :], sums[margin - reach[n] + 1 :]
             for u in range(width):
-                # Of a single place there is no surround: 0 / 1 instead of 0 / 0.
-                others = max(tall * columns[u] - 1.0, 1.0)
-                contrast = here[u] - (right[u] - left[u] - here[u]) / others
-                brighter[u] += times * max(contrast, 0.0)
-                darker[u] -= times * min(contrast, 0.0)
-        on[y] = brighter
-        off[y] = darker
+                contrast = here[u] * (times + weight[u]) - (right[u] - left[u]) * weight[u]
+                total[u] += contrast
+                absolute[u] += abs(contrast)
+        for u in range(width):
+            brighter, darker = absolute[u] + total[u], absolute[u] - total[u]  # twice as much, which stretching takes away
+            on[y, u], off[y, u] = brighter, darker
+            brightest[u] = (brighter if brighter > brightest[u] else brightest[u]) + 0.0  # + 0.0: see soft_kernel.highest
+            darkest[u] = (darker if darker > darkest[u] else darkest[u]) + 0.0
+    return brightest.max(), darkest.max()
 
 
 @inner
-def stretch(on: Doubles, off: Doubles, steps: float) -> None:
+def stretch(on: Doubles, off: Doubles, top: float, bottom: float, steps: float) -> None:
     """Both parts divided by their highest, added up in place of the first, and rounded to one of ``steps`` in 1."""
-    top, bottom = highest(on), highest(off)
-    top, bottom = top if top > 0 else 1.0, bottom if bottom > 0 else 1.0
+    bright, dark = steps / top if top > 0 else 0.0, steps / bottom if bottom > 0 else 0.0
     for y in range(on.shape[0]):
         for u in range(on.shape[1]):
-            value = (on[y, u] / top + off[y, u] / bottom) * steps
-            on[y, u] = ((value + TO_WHOLE) - TO_WHOLE) / steps
+            on[y, u] = ((on[y, u] * bright + off[y, u] * dark + TO_WHOLE) - TO_WHOLE) / steps
