@@ -89,7 +89,7 @@ def test_shares_agree_with_the_formula(way):
     own, pair = torch.rand(2, 3, 40, 70, generator=seeded(2)) ** 4
     own[0, :5], pair[0, 2:7] = 0.0, 0.0
     for rho in (torch.tensor([[0.9], [0.2]]), torch.rand(4, 3, generator=seeded(3))):
-        share = soft_shares(own, pair, rho.double())
+        share = soft_shares(own, pair, torch.arange(len(own)), rho.double())
         for k, weights in enumerate(rho.expand(-1, 3).tolist()):
             for i, weight in enumerate(weights):
                 a, b = weight * own[i].double(), (1 - weight) * pair[i].double()
@@ -115,7 +115,7 @@ def test_shares_of_extreme_maps(way):
     values = torch.tensor([0.0, 1e-38, 1.0, 1e30])
     own, pair = (grid.reshape(1, -1) for grid in torch.meshgrid(values, values, indexing="ij"))
     rho = torch.tensor([[1.0], [0.9], [0.5], [1e-6], [0.0]], dtype=torch.float64)
-    share = soft_shares(own, pair, rho)
+    share = soft_shares(own, pair, torch.arange(len(own)), rho)
     assert share.shape == (5, 1, 1, 16)
     assert torch.isfinite(share).all()
     assert (share.diff(dim=0) >= 0).all()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..compiled import in_chunks, inner, kernel, noticed
 from ..mixing import rows_like
-from .blocks_kernel import Floats
+from .blocks_kernel import Floats, Indices
 
 Singles = NDArray[np.float32]
 
@@ -30,9 +30,11 @@ def smooth_planes(values: Tensor, weight: list[float]) -> Tensor:
     return found
 
 
-def ratio_shares(own: Tensor, pair: Tensor, odds: Tensor, out: Tensor) -> None:
-    """``out [K, B, places]`` becomes 1 / (1 + odds · own / pair), ``odds [K, 1 or B]``; maps that are both 0 count as alike."""
-    arrays = tuple(values.contiguous().numpy() for values in (own, pair, odds))
+def ratio_shares(own: Tensor, others: Tensor, partner: Tensor, odds: Tensor, out: Tensor) -> None:
+    """``out [K, B, places]`` becomes 1 / (1 + odds · own / others[partner]), ``odds [K, 1 or B]``; where both are 0 they count
+    as alike.
+    """
+    arrays = tuple(values.contiguous().numpy() for values in (own, others, partner, odds))
     with noticed(shares):
         in_chunks(lambda start, stop: shares(*arrays, out.numpy(), start, stop), len(own), None, _least(own))
 
@@ -46,7 +48,7 @@ def smooth(values: Floats, weight: NDArray[np.float64], out: Singles, start: int
     height, width = values.shape[1:]
     reach = len(weight) // 2
     kind = values.dtype.type
-    down, across = masses(height, weight), masses(width, weight)
+    down, across = masses(height, weight), (1 / masses(width, weight)).astype(values.dtype)
     scaled, one = np.empty((height, width), values.dtype), np.empty((height, width), values.dtype)
     longer, line = np.zeros(width + 2 * reach, values.dtype), np.empty(width, values.dtype)
     totals = np.empty(width)
@@ -72,12 +74,12 @@ def smooth(values: Floats, weight: NDArray[np.float64], out: Singles, start: int
                 for u in range(width):
                     line[u] += share * beside[u]
             for u in range(width):
-                one[y, u] = np.divide(line[u], across[u])
+                one[y, u] = line[u] * across[u]
                 totals[u] += one[y, u]
-        mean = totals.sum() / (height * width)
+        over_mean = kind(height * width / totals.sum())
         for y in range(height):
             for u in range(width):
-                out[i, y, u] = np.divide(one[y, u], mean)
+                out[i, y, u] = one[y, u] * over_mean
 
 
 @inner
@@ -103,7 +105,7 @@ def highest(values: Floats) -> Any:
 
 
 @kernel
-def shares(own: Singles, pair: Singles, odds: Singles, out: Singles, start: int, stop: int) -> None:
+def shares(own: Singles, others: Singles, partner: Indices, odds: Singles, out: Singles, start: int, stop: int) -> None:
     steps, rows = odds.shape
     places = own.shape[1]
     run = 2048  # of places, which stay in the innermost cache
@@ -112,7 +114,7 @@ def shares(own: Singles, pair: Singles, odds: Singles, out: Singles, start: int,
     for i in range(start, stop):
         for first in range(0, places, run):
             count = min(run, places - first)
-            mine, theirs = own[i, first:], pair[i, first:]
+            mine, theirs = own[i, first:], others[partner[i], first:]
             for u in range(count):
                 # NumPy's division asks nobody whether it is by 0.
                 ratio[u] = np.divide(mine[u], theirs[u]) if mine[u] != theirs[u] else one

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -58,20 +59,20 @@ def bell(length: int, sigma: float) -> list[float]:
     return [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-(length // 2), length // 2 + 1)]
 
 
-def soft_shares(own: Tensor, pair: Tensor, rho: Tensor) -> Tensor:
+def soft_shares(own: Tensor, others: Tensor, partner: Tensor, rho: Tensor) -> Tensor:
     """``[K, B, 1, *size]``, float32: the partner's share (1 − ρ_k) s' / (ρ_k s + (1 − ρ_k) s') at every place, for maps
-    ``own, pair [B, *size]`` and the weights ``rho [K, 1 or B]`` of the sample.
+    ``s = own [B, *size]`` and ``s' = others[partner]`` and the weights ``rho [K, 1 or B]`` of the sample.
 
     Taken as 1 / (1 + ρ/(1−ρ) · s/s'), every rounding of which keeps the order: shares never fall where ρ falls. Where both
     products vanish the share is 1 − ρ, as if both maps were alike there.
     """
     odds = (rho / (1 - rho)).float().to(own.device)
     if not can_write_in_place(own) or own.dtype != torch.float32:
-        return shares_by_odds(own / pair, odds)
+        return shares_by_odds(own / others[partner], odds)
     from .soft_kernel import ratio_shares
 
     share = by_step(rows_like(own, len(odds)), len(odds))
-    ratio_shares(own.flatten(1), pair.flatten(1), odds, share.flatten(2))
+    ratio_shares(own.flatten(1), others.flatten(1), partner, odds, share.flatten(2))
     if not bool(((odds > 0) & odds.isfinite()).all()):
         at_end = (odds == 0).float().reshape(*odds.shape, *[1] * (own.ndim - 1))
         share = torch.where(share.isnan(), at_end, share)  # 0 · ∞: both products are 0
@@ -89,15 +90,9 @@ def shares_by_odds(ratio: Tensor, odds: Tensor) -> Tensor:
 def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tuple[int, ...]]:
     """``count`` different translations, uniform among all that leave at least a corner inside."""
     sides = [2 * side - 1 for side in size]
-    drawn = torch.randperm(math.prod(sides), generator=generator)[:count].tolist()
-    shifts = []
-    for number in drawn:
-        shift = []
-        for side in reversed(sides):
-            number, along = divmod(number, side)
-            shift.append(along - side // 2)
-        shifts.append(tuple(reversed(shift)))
-    return shifts
+    drawn = torch.randperm(math.prod(sides), generator=generator, device="cpu")[:count].numpy()
+    along = [places - side // 2 for places, side in zip(np.unravel_index(drawn, sides), sides, strict=True)]
+    return list(zip(*(places.tolist() for places in along), strict=True))
 
 
 def cell_sides(size: torch.Size) -> tuple[int, ...]:
@@ -110,16 +105,17 @@ def pooled(values: Tensor, sides: tuple[int, ...]) -> Tensor:
     for axis, side in enumerate(sides, start=1):
         if side > 1:
             count = -(-values.shape[axis] // side)
-            last = (0, 0) * (values.ndim - axis - 1) + (0, count * side - values.shape[axis])
-            values = torch.unflatten(torch.nn.functional.pad(values, last), axis, (count, side)).sum(axis + 1)
+            if missing := count * side - values.shape[axis]:
+                values = torch.nn.functional.pad(values, (0, 0) * (values.ndim - axis - 1) + (0, missing))
+            values = torch.unflatten(values, axis, (count, side)).sum(axis + 1)
     return values
 
 
 def by_cell(shifts: list[tuple[int, ...]], sides: tuple[int, ...]) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The translations in whole cells next to ``shifts``, in the order of these, each with the first that it stands for."""
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for shift in shifts:
-        first.setdefault(tuple(round(along / side) for along, side in zip(shift, sides, strict=True)), shift)
+    for cell, shift in zip(np.round(np.array(shifts) / sides).astype(int).tolist(), shifts, strict=True):
+        first.setdefault(tuple(cell), shift)
     return first
 
 

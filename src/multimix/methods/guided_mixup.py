@@ -16,7 +16,7 @@ from .registry import register
 from .sage import check_blur
 
 Pairing = Literal["far", "random"]
-BLOCK, PART = 32, 4096  # rows of a product of maps, and places
+BLOCK, PART = 32, 2048  # rows of a product of maps, and places
 
 
 @register(
@@ -65,7 +65,7 @@ class GuidedMixup(PairMethod):
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
         partner, rho = uploaded(x.device, partner, 1 - lam)
-        share = soft_shares(saliency, saliency[partner], rho)
+        share = soft_shares(saliency, saliency, partner, rho)
         return MaskPlan(partner=partner, size=x.shape[2:], share=share)
 
 
@@ -78,16 +78,14 @@ def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     order = torch.randperm(len(maps), generator=generator)
     products = _products(maps.flatten(1))
     squares = products.diagonal()
-    far = (squares + squares.unsqueeze(1) - 2 * products).cpu()[order][:, order].fill_diagonal_(-1.0)
-    here = first = int(far.argmax()) // len(maps)
-    partner = torch.empty(len(maps), dtype=torch.int64)
-    for _ in range(len(maps) - 1):
-        far[:, here] = -1.0
-        there = int(far[here].argmax())
-        partner[order[here]] = order[there]
-        here = there
-    partner[order[here]] = order[first]
-    return partner
+    # NumPy's calls take a tenth of the time of torch's for one row.
+    far = (squares + squares.unsqueeze(1) - 2 * products).cpu()[order][:, order].fill_diagonal_(-1.0).numpy()
+    cycle = [int(far.argmax()) // len(maps)]
+    while len(cycle) < len(maps):
+        far[:, cycle[-1]] = -1.0
+        cycle.append(int(far[cycle[-1]].argmax()))
+    here = order[cycle]
+    return torch.empty_like(order).scatter_(0, here, here.roll(-1))
 
 
 def _products(rows: Tensor) -> Tensor:
