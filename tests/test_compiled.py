@@ -37,6 +37,43 @@ def test_compiled_once_with_a_notice_then_loaded_in_silence(tmp_path):
     assert runs[1].stderr == ""
 
 
+ALL_METHODS = """
+import sys
+import torch
+import multimix as mm
+from multimix.testing import cases, images
+
+torch.set_num_threads(1)
+mm.warmup()
+
+from numba.core.dispatcher import Dispatcher
+
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("multimix")]
+    return {f"{name}{kind}" for module in modules for name, part in vars(module).items() if isinstance(part, Dispatcher)
+            for kind in part.signatures}
+
+before = compiled()
+for known in mm.entries():
+    for case in cases(known) if known.mixes("images") and known.name != "alignmixup" else ():
+        for size in ((12, 10), (224, 200)):
+            x = images(3, size, 3)
+            for k in (1, 3):
+                plan = case.plan(x, k)
+                plan.mix(x), plan.lam
+print(len(before), *compiled() - before)
+"""
+
+
+@pytest.mark.slow
+def test_warmup_leaves_nothing_to_compile():
+    """AlignMixup compiles nothing, and aligns no layer as large as the images here."""
+    run = subprocess.run([sys.executable, "-c", ALL_METHODS], capture_output=True, text=True, check=True)
+    before, *late = run.stdout.split()
+    assert int(before) > 10
+    assert late == []
+
+
 class Slow:
     """A kernel whose compilation takes a while."""
 

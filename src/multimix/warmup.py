@@ -26,8 +26,8 @@ def warmup() -> None:
         CoMixup(blocks=(2,), threads=1).plan(x, saliency=x[:, 0], generator=draws).mix(x)
         ResizeMix().plan(x, generator=draws).mix(x)
         SaliencyMix().plan(x, generator=draws)
-        GuidedMixup().plan(x, saliency=x[:, 0], generator=draws)
         large = x.repeat(1, 1, 40, 40)
+        GuidedMixup().plan(large, saliency=large[:, 0], generator=draws).mix(large)
         plan = SAGE(k=1, positions=0).plan(large, saliency=large[:, 0], generator=draws)
         plan.mix(large)
         _ = plan.lam
