@@ -27,9 +27,7 @@ def data():
 def test_every_run_is_trained_once_and_every_table_filled(tmp_path):
     """One test, not several that share a fixture: every process that tests would reproduce the paper for itself."""
     out = tmp_path / "paper"
-    start = sum(os.times()[:4])
     assert main(["reproduce", "--scale", "smoke", "--data", data(), "--out", str(out)]) == 0
-    assert sum(os.times()[:4]) - start < 900, "15 CPU minutes, children included"
     rows = read_rows(out / "results.jsonl", print)
     keys = [(row["recipe"], row["arm"], row["k"], row["seed"]) for row in rows]
     assert len(set(keys)) == len(keys)
