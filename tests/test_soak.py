@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOL = Path(__file__).parent.parent / "tools" / "soak.py"
 ONLY_CALLS = ("--kills", "0", "--steps", "0", "--runs", "0", "--flips", "0")
 
@@ -14,6 +16,7 @@ def soaked(out, calls):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_and_ends_with_an_error_if_there_is_a_fault(tmp_path):
     first = soaked(tmp_path, 15)
     assert first.returncode == 0, first.stderr

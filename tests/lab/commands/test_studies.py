@@ -14,6 +14,7 @@ def arms(out):
     return [(row["arm"], row["k"], row["seed"]) for row in read_rows(out / RESULTS)]
 
 
+@pytest.mark.slow
 def test_a_page_with_error_calibration_and_pictures_and_nothing_is_trained_twice(tmp_path, capsys):
     command = ["points", "--quick", "--ks", "1", "2", "--out", str(tmp_path)]
     assert main(command) == 0

@@ -221,6 +221,7 @@ def test_what_is_not_shown_has_a_reason(tmp_path):
     assert "<section hidden>" in page_of(cat(16), dog(16), [Card("a", "", [cat(16)] * 3, [0.0, 0.5, 1.0], True)])
 
 
+@pytest.mark.slow
 def test_a_page_of_all_methods_is_light():
     """As many cards as there are methods, of photographs full of detail."""
     noise = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))

@@ -55,6 +55,7 @@ def test_verdicts_follow_from_the_runs():
     assert sum(level.settings for level in by_level(found) if level.factor == "slope") == 4
 
 
+@pytest.mark.slow
 def test_a_short_multiverse_is_trained_resumed_and_shown(tmp_path):
     notes = []
     universes = run_multiverse(quick=True, seeds=2, out=tmp_path, progress=lambda *_: None, note=notes.append)
