@@ -75,7 +75,7 @@ def test_blocks_are_as_even_as_they_can_be_and_refine(side, data):
         assert np.diff(borders(side, finer)).min() >= cell
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(height=sides, width=sides, data=st.data())
 def test_sums_and_means_of_blocks(height, width, data):
     grid = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))

@@ -16,7 +16,7 @@ from oracles import seeded
 FITS, GRIDS = ["clip", "shift"], ["continuous", "integer"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     size=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     lam=st.lists(st.floats(0, 1), min_size=1, max_size=6).map(sorted),

@@ -16,7 +16,7 @@ def rounded(wanted, places, up):
     return math.ceil(wanted) if up else math.floor(wanted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     size=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     lam=st.lists(st.floats(0, 1), min_size=1, max_size=6).map(sorted),

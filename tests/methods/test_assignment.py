@@ -135,7 +135,7 @@ def test_the_cost_is_scipys_and_no_rule_does_better(size, kind):
                 assert best <= cost(published[k, b], *problem) + 1e-13
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     eps=st.one_of(st.sampled_from(EPS), st.floats(0, 10), st.floats(0, 1e-3)),

@@ -37,7 +37,7 @@ def random_levels(*shape, labels, seed=0):
     return torch.randint(labels, shape, generator=seeded(seed)).to(torch.uint8)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     kind=st.sampled_from(KINDS),
     rows=st.integers(1, 4),
@@ -127,7 +127,7 @@ def test_rounding_is_to_the_nearest_and_apart():
     assert (one.right - terms.right * SCALE / 4).abs().max() <= 0.5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     lam=st.lists(st.floats(0, 1), min_size=2, max_size=8).map(sorted),
     labels=st.integers(2, 7),

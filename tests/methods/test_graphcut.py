@@ -74,7 +74,7 @@ def test_largest_grid():
     assert [int(e) for e in problem_energy(problem, levels)[0]] == [max_flow(problem, 0, b)[1] for b in range(2)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),
     rows=st.integers(1, 9),

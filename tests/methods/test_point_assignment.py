@@ -92,7 +92,7 @@ def test_an_auction_keeps_its_bound(kind, eps):
             assert found(a[i], b[i], order[i]) <= least(a[i], b[i]) + n * eps * diagonal(a[i], b[i]) + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(0, 2**16), st.integers(1, 5), st.sampled_from(["exact", "auction"]))
 def test_coarse_coordinates(n, seed, levels, rule):
     """Few distinct coordinates, so nearly everything ties."""

@@ -76,7 +76,7 @@ def test_spectrograms(transport_size):
         torch.testing.assert_close(mixed, plan.mix(x.clone().requires_grad_()).detach())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     height=st.integers(1, 24),
     width=st.integers(1, 24),

@@ -98,7 +98,7 @@ def test_tied_grids_equal_the_maximum_flow():
     check_smallest_optimum(random_problem(1, 1, 25, 4, 4, seed=1), max_flow)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),
     rows=st.integers(1, 2),

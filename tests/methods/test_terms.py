@@ -38,7 +38,7 @@ def test_published_sizes(blocks, neighbourhood):
     assert_terms(x, saliency, (blocks, blocks), beta=1.2, gamma=0.5, neighbourhood=neighbourhood, std=1.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     height=st.integers(1, 20),
     width=st.integers(1, 20),

@@ -42,7 +42,7 @@ def simulated(one, epochs, most):
     return clock
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     budget=st.floats(20, 5000),
     spent=st.floats(0, 20),
