@@ -76,7 +76,7 @@ test-versions:
 	    $(VENV)-versions/bin/python -m pip install --quiet -e ".[lab]" pytest hypothesis && \
 	    $(VENV)-versions/bin/python -m pytest $(CORE_TESTS) -m "not slow" || exit 1; \
 	done
-CORE_TESTS = tests/geometry tests/methods/test_laws.py tests/methods/test_conformance.py \
+CORE_TESTS = tests/core tests/geometry tests/methods/test_laws.py tests/methods/test_conformance.py \
     $(filter-out %/test_cards.py %/test_package.py %/test_readme.py %/test_site.py %/test_soak.py, $(wildcard tests/test_*.py))
 
 clean:

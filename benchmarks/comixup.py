@@ -134,7 +134,7 @@ def instance(saliency: Tensor, n: int, seed: int) -> Groups:
     """The batch on n × n blocks, with a prior and a start of its own."""
     edges = (*range(0, len(saliency), PART), len(saliency))
     return Groups(
-        held=block_saliency(saliency, (n, n)),
+        saliency=block_saliency(saliency, (n, n)),
         prior=tilted_priors(1, 2.0, edges, sampler="iid", generator=seeded(seed)),
         affinity=compatibility(saliency, edges, omega=0.001),
         start=torch.randint(PART, (len(saliency), n, n), generator=seeded(seed + 1000)),

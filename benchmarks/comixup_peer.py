@@ -31,10 +31,10 @@ def public_outputs(groups: Groups, rules: CoMixup, k: int = 0) -> Tensor:
 
 def public_part(groups: Groups, rules: CoMixup, k: int, p: int, low: int, high: int) -> Tensor:
     """One part: sweeps over its outputs, ``[m, N, m]``."""
-    m, rows, columns = high - low, *groups.held.shape[1:]
+    m, rows, columns = high - low, *groups.saliency.shape[1:]
     blocks = rows * columns
     beta, gamma, eta, tau = (rules.beta / blocks, rules.gamma / blocks, rules.eta / blocks, rules.tau * blocks)
-    unary = -groups.held[low:high].reshape(m, blocks).T - eta * torch.log(groups.prior[k, low:high] + FLOOR)
+    unary = -groups.saliency[low:high].reshape(m, blocks).T - eta * torch.log(groups.prior[k, low:high] + FLOOR)
     affinity = groups.affinity[p, :m, :m]
     shown = torch.nn.functional.one_hot(groups.start[low:high].reshape(m, blocks), m).double()
     edges = grid_edges(rows, columns)
@@ -118,11 +118,11 @@ def part_scores(shown: Tensor, unary: Tensor, affinity: Tensor, rules: CoMixup, 
 
 def scores(groups: Groups, rules: CoMixup, weights: Tensor, k: int = 0) -> Scores:
     """Both objectives, the mean of the parts, of ``weights [B, N, m]``."""
-    rows, columns = groups.held.shape[1:]
+    rows, columns = groups.saliency.shape[1:]
     found = []
     for p, (low, high) in enumerate(zip(groups.edges[:-1], groups.edges[1:], strict=True)):
         m = high - low
-        unary = -groups.held[low:high].reshape(m, -1).T - rules.eta / (rows * columns) * torch.log(
+        unary = -groups.saliency[low:high].reshape(m, -1).T - rules.eta / (rows * columns) * torch.log(
             groups.prior[k, low:high] + FLOOR
         )
         found.append(part_scores(weights[low:high, :, :m], unary, groups.affinity[p, :m, :m], rules, rows, columns))

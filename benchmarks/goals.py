@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,10 +29,8 @@ import multimix as mm
 
 BATCH = 128
 PLANS = 5
-PLAN, MIX = 100.0, 1.5  # ms of a plan, copies of a mix
-# Whose plan has no aim: the first two resize K·B images, so plan and mix are one thing; SAMix asks a network.
-MIX_ALONE = ("recursivemix", "resizemix", "samix")
-SALIENT = ("saliencymix", "guidedmixup", "attentivemix", "sage", "comixup", *MIX_ALONE)
+MAX_PLAN_MS = 100.0
+SALIENT = ("saliencymix", "guidedmixup", "attentivemix", "sage", "comixup")
 
 
 class Line(NamedTuple):
@@ -122,14 +119,13 @@ def ratios(ours: list[float], theirs: list[float], scale: float = 1.0) -> tuple[
 
 
 def small(options: argparse.Namespace) -> Iterator[Line]:
-    """Mix, targets and check included, beside timm's batch mode; its kernels are loaded, as they are after 1,000 batches."""
-    mm.warmup()
+    """Mix with targets beside timm's batch mode, 32 px."""
     x, y = torch.randn(BATCH, 3, 32, 32), torch.randint(CLASSES, (BATCH,))
     peers = {row.name.split(",")[0]: row.call for row in timm_candidates(x, y, 1)}
     if not peers:
         print("| small | timm is not installed | | | | |")
         return
-    for k, aim in ((1, 0.9), (5, 0.5)):
+    for k, aim in ((1, 1.3), (5, 0.6)):
         calls: dict[str, Callable[[], object]] = dict(peers)
         for name in ("mixup", "cutmix"):
             mixer = mm.Mix(mm.create(name, k=k), CLASSES)
@@ -143,44 +139,40 @@ def small(options: argparse.Namespace) -> Iterator[Line]:
 
 
 def memory(options: argparse.Namespace) -> Iterator[Line]:
-    """Mix as it comes, with targets and check, beside a copy of its output into memory that is there."""
+    """Mix with targets, 224 px: K = 1 beside timm's batch mode, K = 5 beside a copy of its output."""
     x, y = torch.randn(BATCH, 3, 224, 224), torch.randint(CLASSES, (BATCH,))
-    for k, aim in ((1, 2.2), (5, 1.3)):
-        out, source = torch.zeros(k * BATCH, 3, 224, 224), torch.rand(k * BATCH, 3, 224, 224)
-        calls: dict[str, Callable[[], object]] = {"copy": lambda out=out, source=source: out.copy_(source)}
-        for name in ("mixup", "cutmix"):
-            mixer = mm.Mix(mm.create(name, k=k), CLASSES)
-            calls[name] = lambda mixer=mixer: mixer(x, y)
+    mixers = {(name, k): mm.Mix(mm.create(name, k=k), CLASSES) for name in ("mixup", "cutmix", "fmix") for k in (1, 5)}
+    calls: dict[str, Callable[[], object]] = {row.name.split(",")[0]: row.call for row in timm_candidates(x, y, 1)}
+    if calls:
+        calls |= {name: lambda mixer=mixers[name, 1]: mixer(x, y) for name in ("mixup", "cutmix")}
         spent = interleaved(calls, 15 * options.rounds)
         for name in ("mixup", "cutmix"):
-            yield Line("memory", f"`Mix({name}, k={k})`, 224 px", "copy of the output", aim, *ratios(spent[name], spent["copy"]))
+            found = ratios(spent[name], spent[f"timm {name}"])
+            yield Line("memory", f"`Mix({name}, k=1)`, 224 px", "timm, batch mode", 1.0, *found)
+    else:
+        print("| memory | timm is not installed | | | | |")
+    out, source = torch.zeros(5 * BATCH, 3, 224, 224), torch.rand(5 * BATCH, 3, 224, 224)
+    aims = {"mixup": 1.5, "cutmix": 2.2, "fmix": 2.2}
+    calls = {name: lambda mixer=mixers[name, 5]: mixer(x, y) for name in aims}
+    spent = interleaved({"copy": lambda: out.copy_(source), **calls}, 15 * options.rounds)
+    for name, aim in aims.items():
+        yield Line("memory", f"`Mix({name}, k=5)`, 224 px", "copy of the output", aim, *ratios(spent[name], spent["copy"]))
 
 
 def saliency(options: argparse.Namespace) -> Iterator[Line]:
-    """Plan and mix of methods that look at what they mix, 224 px, K = 5; batches that are smaller count as 128."""
+    """Plans of methods that look at what they mix, 224 px, K = 5; smaller batches count as 128."""
     mm.warmup()
     generator = torch.Generator().manual_seed(0)
     for case in (case for case in cases(BATCH, 224, 5) if case.name in SALIENT):
-        plans = [case.plan(generator) for _ in range(PLANS)]  # several: what a mix costs depends on the boxes that were drawn
-        source, turns = plans[0].mix(case.source), cycle(plans)
-        out = torch.zeros_like(source)
-        calls: dict[str, Callable[[], object]] = {
-            "plan": lambda case=case: case.plan(generator),
-            "mix": lambda case=case, turns=turns: next(turns).mix(case.source),
-            "copy": lambda out=out, source=source: out.copy_(source),
-        }
-        spent = interleaved(calls, PLANS * options.rounds)
-        scale = BATCH / len(case.source)
-        if case.name not in MIX_ALONE:
-            milliseconds = quartiles([1e3 * scale * seconds for seconds in spent["plan"]])
-            yield Line("saliency", f"{case.name}: plan", "", PLAN, *milliseconds, unit="ms")
-        yield Line("saliency", f"{case.name}: mix", "copy of the output", MIX, *ratios(spent["mix"], spent["copy"]))
+        spent = interleaved({"plan": lambda case=case: case.plan(generator)}, PLANS * options.rounds)
+        milliseconds = quartiles([1e3 * BATCH / len(case.source) * seconds for seconds in spent["plan"]])
+        yield Line("saliency", f"{case.name}: plan", "", MAX_PLAN_MS, *milliseconds, unit="ms")
     at_32 = {case.name: case for case in cases(BATCH, 32, 5)}
     layer, points = at_32["alignmixup at a layer"], at_32["sagemix"]
     # The transport is found while mixing: plan and mix together.
     spent = interleaved({"both": lambda: layer.plan(generator).mix(layer.source)}, 15 * options.rounds)
     milliseconds = quartiles([1e3 * seconds for seconds in spent["both"]])
-    yield Line("saliency", "alignmixup at a layer, 32 px: plan and mix", "", PLAN, *milliseconds, unit="ms")
+    yield Line("saliency", "alignmixup at a layer, 32 px: plan and mix", "", MAX_PLAN_MS, *milliseconds, unit="ms")
     spent = interleaved({"plan": lambda: points.plan(generator)}, 3 * options.rounds)
     yield Line("saliency", "sagemix: plan", "", 60, *quartiles([1e3 * seconds for seconds in spent["plan"]]), unit="ms")
 
@@ -234,7 +226,7 @@ def step(options: argparse.Namespace) -> Iterator[Line]:
         y = torch.randint(CLASSES, (100,))
 
         def update(k: int, net: torch.nn.Module = net, sgd: torch.optim.SGD = sgd, x: Tensor = x, y: Tensor = y) -> None:
-            mm.mixed_loss(net, mm.InputMixup(k=k), x, y, num_classes=CLASSES, loss=mm.softmax_bce).backward()
+            mm.mixed_forward(net, mm.InputMixup(k=k), x, y, num_classes=CLASSES).loss(mm.losses.softmax_bce).backward()
             sgd.step()
             sgd.zero_grad()
 

@@ -212,15 +212,14 @@ def print_transport(batches: list[Batch], rounds: int) -> None:
 
 def print_whole(batches: list[Batch], rounds: int) -> None:
     """Terms, masks, both transports and the mix, at 32 pixels."""
-    out = torch.empty(5 * BATCH, *batches[0].x.shape[1:])
 
     def calls(turn: int) -> Calls:
         batch, lam = batches[turn % len(batches)], path(5)
         found: Calls = {}
         for n in GRIDS:
             plan = whole_plan(batch, n, lam)
-            found[f"whole {n}"] = lambda n=n: whole_plan(batch, n, lam).mix(batch.x, out=out)
-            found[f"mix {n}"] = lambda plan=plan: plan.mix(batch.x, out=out)
+            found[f"whole {n}"] = lambda n=n: whole_plan(batch, n, lam).mix(batch.x)
+            found[f"mix {n}"] = lambda plan=plan: plan.mix(batch.x)
         return found
 
     times = interleaved(calls, rounds)
@@ -243,7 +242,7 @@ def print_large(rounds: int) -> None:
         for n in GRIDS:
             plan = whole_plan(batch, n, lam)
             found[f"plan {n}"] = lambda n=n: whole_plan(batch, n, lam)
-            found[f"mix {n}"] = lambda plan=plan: plan.mix(batch.x, out=out)
+            found[f"mix {n}"] = lambda plan=plan: plan.mix(batch.x)
         return found
 
     times = interleaved(calls, rounds)
@@ -254,7 +253,7 @@ def print_large(rounds: int) -> None:
         print(f"{n:4d} {middle(plan):>8s} {middle(mix):>8s} {statistics.median(mix) / copy:8.2f}")
 
 
-def whole_plan(batch: Batch, n: int, lam: Tensor) -> mm.PairPlan:
+def whole_plan(batch: Batch, n: int, lam: Tensor) -> mm.plans.PairPlan:
     method = mm.PuzzleMix(k=5, blocks=(n,))
     return method.plan(batch.x, saliency=batch.saliency, partner=batch.partner, lam=lam)
 

@@ -6,8 +6,7 @@
 All candidates run interleaved in one process, in a new random order every round; those with a solver or a network take part in
 some rounds only, evenly spread. Tables show medians of CPU time and in parentheses quartiles, as multiples of the median of the
 copy. Drawing the plan counts; what is given to it is said in mixing_cases.py (benchmarks/masks.py is about puzzle masks,
-benchmarks/comixup.py about co-mixup). "Reused" writes into one output buffer (``plan.mix(x, out=buffer)``), "fresh" allocates
-the output. With huge pages only methods without a solver or a network run.
+benchmarks/comixup.py about co-mixup). With huge pages only methods without a solver or a network run.
 timm's batch mode runs beside ours if timm is installed (``pip install --no-deps timm==1.0.30``; torchvision is not needed).
 """
 
@@ -31,7 +30,7 @@ from torch import Tensor
 import multimix as mm
 
 THP = "THP_MEM_ALLOC_ENABLE"
-COPY, CLONE, FRESH = "copy of the output", "fresh copy (clone)", ", fresh"
+COPY, CLONE = "copy of the output", "fresh copy (clone)"
 Stages = tuple[float, float]
 """CPU seconds of the plan and of the rest of a call."""
 
@@ -90,7 +89,7 @@ def main() -> None:
 
 
 def candidates(batch: int, size: int, k: int) -> list[Row]:
-    """Copies of every shape that comes out, every method into a reused and into fresh memory, the drop-in, and timm."""
+    """Copies of every shape that comes out, every method, the drop-in, and timm."""
     generator = torch.Generator().manual_seed(0)
     buffers: dict[str, Tensor] = {}
     rows = []
@@ -104,14 +103,11 @@ def candidates(batch: int, size: int, k: int) -> list[Row]:
         if copied not in buffers:
             buffers[copied] = torch.empty(shape)
             rows += copies(copied, buffers[copied])
-        rows.append(Row(case.name, planned(case, generator, buffers[copied]), copied, case.work is not None))
-        if case.work is None:
-            rows.append(Row(case.name + FRESH, planned(case, generator, None), copied))
+        rows.append(Row(case.name, planned(case, generator), copied, case.work is not None))
     x, y = torch.randn(batch, 3, size, size), torch.randint(CLASSES, (batch,))
     for name in ("mixup", "cutmix"):
-        for check in (False, True):
-            mixer = mm.Mix(mm.create(name, k=k), CLASSES, check=check)
-            rows.append(Row(f"Mix({name}): targets{' and check' if check else ''}", whole(lambda m=mixer: m(x, y))))
+        mixer = mm.Mix(mm.create(name, k=k), CLASSES)
+        rows.append(Row(f"Mix({name}), with targets", whole(lambda m=mixer: m(x, y))))
     return rows + timm_candidates(x, y, k)
 
 
@@ -121,12 +117,12 @@ def copies(name: str, out: Tensor) -> list[Row]:
     return [*rows, Row(CLONE, whole(lambda: source.clone()))] if name == COPY else rows
 
 
-def planned(case: Case, generator: torch.Generator, out: Tensor | None) -> Callable[[], Stages]:
+def planned(case: Case, generator: torch.Generator) -> Callable[[], Stages]:
     def call() -> Stages:
         start = time.process_time()
         plan = case.plan(generator)
         between = time.process_time()
-        mixed = plan.mix(case.source, out=out)
+        mixed = plan.mix(case.source)
         stages = between - start, time.process_time() - between
         del mixed  # giving memory back is not timed
         return stages
@@ -193,20 +189,19 @@ def summary(stages: list[Stages], copy: float) -> Measured:
 def print_tables(found: dict[str, dict[str, Measured]]) -> None:
     """In Markdown, as in docs/archive/benchmarks.md."""
     names = [name for name in next(iter(found.values())) if not name.startswith("copy of [")]
-    plain = [name for name in names if name not in WORK and not name.endswith(FRESH) and name not in (COPY, CLONE)]
-    print_table("× copy of the output, buffer reused", found, [CLONE, *plain], times_copy)
-    print_table("× copy of the output, fresh output", found, [name for name in names if name.endswith(FRESH)], times_copy)
+    plain = [name for name in names if name not in WORK and name not in (COPY, CLONE)]
+    print_table("× copy of the output", found, [CLONE, *plain], times_copy)
     solved = [name for name in names if name in WORK]
     if solved:
         print_table("× copy of the output, with a solver or a network", found, solved, times_copy)
-    methods = [name for name in names if name in WORK or name + FRESH in names]
+    methods = [name for name in names if not name.startswith(("Mix(", "timm ")) and name not in (COPY, CLONE)]
     print_table("CPU ms, plan + mix", found, [COPY, *methods], plan_and_mix)
 
 
 def print_table(title: str, found: dict[str, dict[str, Measured]], names: Iterable[str], cell: Callable[[Measured], str]) -> None:
     print(f"\n| {title} | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
     for name in names:
-        shown = f"{name} ({WORK[name]})" if name in WORK else name.removesuffix(FRESH)
+        shown = f"{name} ({WORK[name]})" if name in WORK else name
         print(f"| {shown} | {' | '.join(cell(table[name]) for table in found.values())} |")
 
 

@@ -57,7 +57,7 @@ class Case:
         """What is mixed."""
         return self.x if self.z is None else self.z
 
-    def plan(self, generator: torch.Generator) -> mm.Plan:
+    def plan(self, generator: torch.Generator) -> mm.plans.Plan:
         return self.method.plan(self.x, generator=generator, **self.given)
 
 
@@ -77,7 +77,8 @@ def cases(batch: int, size: int, k: int, points: int = POINTS) -> list[Case]:
         "stylecutmix": lambda: [drawn("stylecutmix", fewer, k, pair=SketchPair(), side=None)],
         "none": lambda: [Case("none", mm.NoMix(), images)],
     }
-    return [case for kind in mm.METHODS for case in made.get(kind.name, lambda name=kind.name: [drawn(name, images, k)])()]
+    names = [entry.name for entry in mm.registry.entries()]
+    return [case for name in names for case in made.get(name, lambda name=name: [drawn(name, images, k)])()]
 
 
 def drawn(name: str, x: Tensor, k: int, **options: Any) -> Case:
@@ -104,7 +105,7 @@ def remembering(x: Tensor, k: int) -> Case:
     return Case("recursivemix", method, x, history(method.plan(before), before, target))
 
 
-def history(plan: mm.Plan, x: Tensor, target: Tensor) -> dict[str, Tensor]:
+def history(plan: mm.plans.Plan, x: Tensor, target: Tensor) -> dict[str, Tensor]:
     """The first step of a mixed batch, with logits of 0, as RecursiveMix keeps it."""
     kept = target[: len(x)]
     return {"history_x": plan[0].mix(x).clone(), "history_target": kept, "history_logits": torch.zeros_like(kept)}

@@ -68,10 +68,8 @@ def made(name: str, form: str) -> nn.Module:
 def step(model: nn.Module, x: Tensor, y: Tensor, parts: int | None) -> None:
     model.zero_grad()
     generator = torch.Generator().manual_seed(0)
-    for term in mm.mixed_terms(
-        model, mm.InputMixup(k=5), x, y, steps=parts, loss=mm.softmax_bce, num_classes=100, generator=generator
-    ):
-        term().loss.backward()
+    for part in mm.mixed_parts(model, mm.InputMixup(k=5), x, y, steps=parts, num_classes=100, generator=generator):
+        part.loss(mm.losses.softmax_bce).backward()
 
 
 def most_bytes(call: partial[None]) -> int:

@@ -172,7 +172,7 @@ def time_mixing(spent: Times, case: Case, x: Tensor, y: Tensor, saliency: Tensor
     method = case.method()
     given = {"saliency": saliency} if "saliency" in method.traits.needs else {}
     plan = timed(spent, case.key("plan"), lambda: method.plan(x, **given))
-    assert isinstance(plan, mm.PairPlan)
+    assert isinstance(plan, mm.plans.PairPlan)
     if case.layer is None:
         timed(spent, case.key("mix"), lambda: plan.mix(x))
     else:

@@ -57,7 +57,7 @@ def time_steps(name: str, rounds: int) -> None:
     def update(method: mm.Method, saliency: Callable[[], Tensor] | None = None) -> Callable[[], None]:
         def call() -> None:
             maps = {} if saliency is None else {"saliency": saliency()}
-            mm.mixed_loss(model, method, x, y, num_classes=100, loss=mm.softmax_bce, **maps).backward()
+            mm.mixed_forward(model, method, x, y, num_classes=100, **maps).loss(mm.losses.softmax_bce).backward()
             sgd.step()
             sgd.zero_grad()
 

@@ -34,20 +34,19 @@ def run_page(section, name, k, layer, **replaced):
     return names
 
 
-def plain_loop(model, method, epochs, optimizer, *, loss=mm.soft_cross_entropy, parts=1, before=lambda: None):
+def plain_loop(model, method, epochs, optimizer, *, loss=mm.losses.soft_cross_entropy, parts=1, before=lambda: None):
     """``model`` trained as the README says on ``epochs``, lists of batches; an update for every ``parts`` of them.
 
     ``before`` is called ahead of each batch.
     """
     model.train()
     for batches in epochs:
-        carried = {}
+        state = None
         for i, (x, y) in enumerate(batches):
             before()
-            (term,) = mm.mixed_terms(model, method, x, y, loss=loss, **carried)
-            part = term()
-            (part.loss / parts).backward()
-            carried = part.carried
+            out = mm.mixed_forward(model, method, x, y, state=state)
+            (out.loss(loss) / parts).backward()
+            state = out.state
             if (i + 1) % parts == 0:
                 optimizer.step()
                 method.after_step(model)

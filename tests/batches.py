@@ -1,6 +1,6 @@
-"""Batches as methods see them, for tests that call a method's own functions."""
+"""Batches as methods see them, for tests that call ``inputs`` and ``loss`` of a method."""
 
-from multimix.batch import Batch, Mixed
+from multimix.core.batch import Batch, MixedBatch
 from oracles import seeded
 
 
@@ -9,7 +9,5 @@ def batch(model, x, y, generator=None, **given):
 
 
 def history_after(plan, x, target, logits):
-    """What is kept of a batch about which the model said ``logits``."""
-    mixed = Mixed(batch(None, x, target), plan)
-    vars(mixed).update(target=target, logits=logits)
-    return mixed.next_history()
+    """The history that a batch with these logits leaves for the next one."""
+    return MixedBatch(batch(None, x, target), plan, logits, target).next_history()

@@ -5,7 +5,6 @@ plain Python would take longer; on grids wider than 16 blocks a move whose table
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,30 +16,6 @@ Left = list[Ints]
 
 MOST_STATES = 2048  # as in the compiled kernel
 MOST_MOVE_STATES = 1 << 18
-
-
-def solve_parts(
-    held: Floats,
-    tilt: Floats,
-    affinity: Floats,
-    start: Ints,
-    edges: Ints,
-    beside: Ints,
-    weights: Mapping[str, Any],
-    first: Ints,
-    second: Ints,
-    exact: Ints,
-) -> None:
-    """As the compiled kernel of this name, for all parts."""
-    for p, (low, high) in enumerate(pairwise(edges.tolist())):
-        shown = np.stack([start[low:high]] * 2)
-        for k in range(len(tilt)):
-            if weights["fresh"]:
-                shown = np.stack([start[low:high]] * 2)
-            base = tilt[k, low:high, None] - held[low:high]
-            part = _Part(base, affinity[p, : high - low, : high - low], shown, beside, weights, exact[p])
-            part.solve(warm=k > 0 and not weights["fresh"])
-            first[k, low:high], second[k, low:high] = shown
 
 
 class _Part:

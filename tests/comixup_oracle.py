@@ -22,7 +22,7 @@ def co_mixup(x, saliency, generator, *, k=1, solve=None, start="fresh", **option
     uniform = torch.rand(batch, rows, columns, dtype=torch.float64, generator=generator)
     lows = list(range(0, batch, part))
     sizes = [min(part, batch - low) for low in lows]
-    lam = mm.sample_path(k, alpha, rows=max(1, sum(m // 2 for m in sizes)), generator=generator).tolist()
+    lam = mm.random.sample_path(k, alpha, rows=max(1, sum(m // 2 for m in sizes)), generator=generator).tolist()
     pair = log_gamma(sum(m // 2 for m in sizes), 2 * alpha, generator)
     single = log_gamma(len(sizes), alpha, generator)
     down, across = ([side * i // n for i in range(n + 1)] for side, n in ((height, rows), (width, columns)))

@@ -1,4 +1,4 @@
-"""For tests/test_devices.py, in a process of its own: every method on the pretend accelerator; prints JSON.
+"""For tests/core/test_devices.py, in a process of its own: every method on the pretend accelerator; prints JSON.
 
 ``count`` and ``train`` (with a model, its loss and its gradients): downloads, blocking and other uploads and operations of the
 second of two equal steps; the first one copies constants.
@@ -43,7 +43,7 @@ def step(method, x, y, given):
 
 
 def all_cases():
-    return [case for known in mm.entries() for case in (cases(known) if known.mixes("images") else [Case(known, {})])]
+    return [case for known in mm.registry.entries() for case in (cases(known) if known.mixes("images") else [Case(known, {})])]
 
 
 def count(case):
@@ -84,14 +84,14 @@ def train(method):
     model, x, y = network(), x.to("sim"), y.to("sim")
     for _ in range(2):
         with track.Track() as crossings:
-            (part,) = mm.mixed_terms(model, method, x, y, generator=seeded(0), **given)
-            part().loss.backward()
+            out = mm.mixed_forward(model, method, x, y, generator=seeded(0), **given)
+            out.loss().backward()
     return told_of(crossings)
 
 
 def trained():
     """One of each method for images, and those whose loss or noise takes more."""
-    kinds = [known for known in mm.entries() if known.mixes("images")]
+    kinds = [known for known in mm.registry.entries() if known.mixes("images")]
     plain = [(str(case), case.make(K)) for known in kinds for case in [next(cases(known))]]
     more = [
         mm.PuzzleMix(k=K, adv_p=1.0, clean_weight=1.0),

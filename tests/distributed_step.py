@@ -29,7 +29,8 @@ def clean_steps(model: nn.Module, ranks: list[int]) -> torch.Tensor:
             x, y = images() + rank, labels().roll(rank)
             if rank == 0:
                 mm.input_saliency(model, x, y)  # on one rank alone: nothing in it may wait for the others
-            (mm.mixed_loss(model, METHOD, x, y, generator=stream(step, rank)) / len(ranks)).backward()
+            out = mm.mixed_forward(model, METHOD, x, y, generator=stream(step, rank))
+            (out.loss() / len(ranks)).backward()
         optimizer.step()
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
@@ -39,14 +40,15 @@ def block_steps() -> torch.Tensor:
     torch.manual_seed(10 + dist.get_rank())
     core = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
     method = mm.SAMix(k=2, p=0.5, block=NewBlock("0")).bind(core, torch.rand(8, 3, 8, 8))
-    mm.broadcast_networks(method)
+    mm.distributed.broadcast_networks(method)
     model, block = DistributedDataParallel(core), method.modules["block"]
     optimizer = torch.optim.SGD([*model.parameters(), *trained_parameters(method)], lr=0.1)
     for step in range(STEPS):
         optimizer.zero_grad()
         x, y = torch.rand(6, 3, 8, 8), torch.arange(6) % 3
-        mm.mixed_loss(model, method, x, y, generator=stream(step, dist.get_rank())).backward()
-        mm.average_gradients(method)
+        generator = stream(step, dist.get_rank())
+        mm.mixed_forward(model, method, x, y, generator=generator).loss().backward()
+        mm.distributed.average_gradients(method)
         optimizer.step()
         method.after_step(model)
     return nn.utils.parameters_to_vector(block.parameters()).detach()
@@ -64,7 +66,8 @@ def main(folder: str) -> None:
     for _ in range(4):
         plan = method.plan(x)
         lams.append(plan.lam)
-        loss = nn.functional.cross_entropy(mm.mixed_forward(model, plan, x), plan.mix_target(torch.arange(5) % 3, 3))
+        target = plan.mix_target(torch.arange(5) % 3, 3)
+        loss = nn.functional.cross_entropy(mm.plans.run_plan(model, plan, x), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import multimix as mm
-from multimix.checks import NotFiniteError
+from multimix.core.checks import NotFiniteError
 from multimix.methods.base import PairMethod, descriptions
 from multimix.testing import saliency
 
@@ -135,12 +135,6 @@ def is_odd(x):
     return not bool(torch.isfinite(x.double() if x.is_floating_point() else x).all())
 
 
-def assert_finite(x):
-    """Raise if ``x``, which a call took, should have been refused."""
-    usable = isinstance(x, torch.Tensor) and x.is_floating_point() and not x.is_meta
-    assert not usable or bool(torch.isfinite(x).all()), "x is not finite and was taken"
-
-
 def is_large(x):
     """Whether a model's own numbers may overflow for it, as for 1e30, in float16 earlier."""
     return is_odd(x) or bool((x.double().abs() > 1e4).any())
@@ -174,7 +168,7 @@ def number(draw, *sensible):
 
 def method(draw, say, **fixed):
     """A method with its example's options, some of them changed."""
-    known = draw.choice(mm.entries())
+    known = draw.choice(mm.registry.entries())
     options = dict(draw.choice(known.examples))
     options["k"] = number(draw, 1, 2, 5) if draw.odd(0.3) else draw.choice([1, 2, 3])
     if options["k"] == 10**6:
@@ -258,10 +252,11 @@ def plans(draw, say):
     if not plan.partner.is_meta and not bool(((lam >= 0) & (lam <= 1)).all()):
         return f"{WRONG}: λ outside 0 … 1"
     if plan.layer is not None:
-        return judged(mm.mixed_forward(Network(), plan, x), k=plan.k, batch=len(x), odd=is_large(x))
-    found = judged(plan.mix(x), k=plan.k, batch=len(x), odd=is_odd(x))
+        return judged(mm.plans.run_plan(Network(), plan, x), k=plan.k, batch=len(x), odd=is_large(x))
+    found = judged(plan.mix(x), k=plan.k, batch=len(x), odd=is_large(x))
     y = labels(draw, len(x), say)
-    return found or judged(plan.mix_target(y, draw.some([3], None, 2, "x", 1.5)), k=plan.k, batch=len(x))
+    target = plan.mix_target(y, draw.some([3], None, 2, "x", 1.5))
+    return found or judged(target, k=plan.k, batch=len(x), odd=is_large(y))
 
 
 def cuts(draw, say):
@@ -283,13 +278,12 @@ def drop_in(draw, say):
     mix = mm.Mix(
         made, draw.some([3], None, 0, "x", 1.5), model=draw.some([Network(), None], "x", ThreeChannels()),
         smoothing=draw.some([0.0, 0.1], 2, "x", None, float("nan")), seed=draw.some([None, 1], "x", 1.5),
-        uint8=draw.odd(0.1), check=not draw.odd(0.05),
+        uint8=draw.odd(0.1),
     )  # fmt: skip
     mixed, target = mix(x, y, **given)
-    if mix.check:
-        assert_finite(x)
-    odd = is_odd(x)
-    return judged(mixed, k=len(mixed) // len(x), batch=len(x), odd=odd) or judged(target, k=len(mixed) // len(x), batch=len(x))
+    k = len(mixed) // len(x)
+    found = judged(mixed, k=k, batch=len(x), odd=is_large(x))
+    return found or judged(target, k=k, batch=len(x), odd=is_large(y))
 
 
 def _model_call(draw, say, function, **more):
@@ -304,60 +298,45 @@ def _model_call(draw, say, function, **more):
     result = function(
         model, made, x, y, num_classes=draw.some([3, None], 2, "x", 1.5), smoothing=draw.some([0.0, 0.1], "x", 2), **more, **given
     )
-    assert_finite(x)
     return result, is_large(x) or is_large(y)
 
 
-def logits(draw, say):
-    (found, target), odd = _model_call(draw, say, mm.mixed_logits)
-    return judged(found, odd=odd) or judged(target) or (None if found.shape == target.shape else WRONG)
+def forwards(draw, say):
+    out, odd = _model_call(draw, say, mm.mixed_forward)
+    criterion = draw.some([mm.losses.soft_cross_entropy, mm.losses.softmax_bce], None, "x", lambda a, b: 1)
+    found = judged(out.loss(criterion), odd=odd)
+    found = found or judged(out.logits, odd=odd) or judged(out.target, odd=odd)
+    return found or (None if out.logits.shape == out.target.shape else WRONG)
 
 
-def losses(draw, say):
-    found, odd = _model_call(
-        draw, say, mm.mixed_loss, loss=draw.some([mm.soft_cross_entropy, mm.softmax_bce], None, "x", lambda a, b: 1)
-    )
-    return judged(found, odd=odd)
-
-
-def terms(draw, say):
-    found, odd = _model_call(draw, say, mm.mixed_terms, steps=number(draw, None, 1, 2))
-    return next(filter(None, [judged(part().loss, odd=odd) for part in found]), None)
-
-
-def chunks(draw, say):
-    found, odd = _model_call(draw, say, lambda *given, **more: list(mm.mixed_chunks(*given, **more)), steps=number(draw, 1, 2))
-    return next(filter(None, [judged(logits, odd=odd) or judged(target) for logits, target, _ in found]), None)
+def parts(draw, say):
+    outputs, odd = _model_call(draw, say, mm.mixed_parts, steps=number(draw, None, 1, 2))
+    return next(filter(None, [judged(part.loss(), odd=odd) for part in outputs]), None)
 
 
 def mixes(draw, say):
+    dtype = draw.choice([torch.half, torch.bfloat16, torch.float, torch.double])
     size = (draw.choice([1, 3]), 4)
-    z, pair = values(draw, size, say, "z"), values(draw, size, say, "z_pair")
-    m = draw.some(
-        [torch.tensor(0.0), torch.tensor(1.0), torch.tensor(0.3), torch.rand(2, 1, 1), 0.0, 1.0, 0.5],
-        "x",
-        None,
-        torch.tensor(float("nan")),
-        2.0,
-    )
-    say(f"m:{_shown(m)}")
-    found = mm.mix(z, pair, m)
-    if isinstance(m, float) and m in (0.0, 1.0):
-        same = pair if m else z
-        return None if torch.equal(found.nan_to_num(7.5), same.to(found.dtype).nan_to_num(7.5)) else WRONG
-    return judged(found, odd=is_odd(z) or is_odd(pair) or is_odd(torch.as_tensor(m)))
+    z, pair = (torch.randn(size, generator=draw.tensor_seed()).to(dtype) for _ in range(2))
+    m = draw.choice([torch.tensor(0.0), torch.tensor(1.0), torch.tensor(0.3), torch.rand(2, 1, 1)])
+    say(f"{dtype} m:{_shown(m)}")
+    mixed = mm.plans.mix(z, pair, m)
+    if m.ndim == 0 and float(m) in (0.0, 1.0):
+        return None if torch.equal(mixed, pair if m else z) else WRONG
+    return judged(mixed)
 
 
 def targets(draw, say):
     y = labels(draw, 4, say)
-    return judged(mm.soft_target(y, draw.some([3, None], 2, "x", 1.5, 0), draw.some([0.0, 0.1], 2, "x", None)))
+    classes, smoothing = draw.some([3, None], 2, "x", 1.5, 0), draw.some([0.0, 0.1], 2, "x", None)
+    return judged(mm.losses.soft_target(y, classes, smoothing), odd=is_large(y))
 
 
 def paths(draw, say):
     k, alpha = number(draw, 1, 5), number(draw, 0.2, 1.0, 3)
     say(f"{k!r} {alpha!r}")
     k = 7 if k == 10**6 else k
-    lam = mm.sample_path(
+    lam = mm.random.sample_path(
         k,
         alpha,
         rows=number(draw, 1, 4),
@@ -370,7 +349,7 @@ def paths(draw, say):
 def partners(draw, say):
     batch = number(draw, 1, 2, 9)
     say(repr(batch))
-    return judged(mm.random_partner(batch, derange=draw.odd(0.5), generator=draw.some([None], "x", 1)), k=batch, batch=1)
+    return judged(mm.random.random_partner(batch, derange=draw.odd(0.5), generator=draw.some([None], "x", 1)), k=batch, batch=1)
 
 
 def maps(draw, say):
@@ -381,7 +360,7 @@ def maps(draw, say):
 
 
 def measures(draw, say):
-    function = draw.choice([mm.soft_cross_entropy, mm.softmax_bce, mm.mixed_accuracy])
+    function = draw.choice([mm.losses.soft_cross_entropy, mm.losses.softmax_bce, mm.losses.mixed_accuracy])
     a, b = values(draw, (4, 3), say, "logits"), labels(draw, 4, say)
     say(function.__name__)
     return judged(function(a, b), odd=is_large(a) or is_large(b))
@@ -390,10 +369,8 @@ def measures(draw, say):
 CALLS = (
     *[plans] * 4,
     *[drop_in] * 3,
-    *[logits] * 3,
-    losses,
-    terms,
-    chunks,
+    *[forwards] * 4,
+    *[parts] * 2,
     cuts,
     mixes,
     targets,

@@ -76,7 +76,7 @@ def cutout(x, generator, length=16, holes=1, fill=0.0):
     return result
 
 
-def grey_field(size, decay: float, generator: Generator) -> Tensor:
+def gray_field(size, decay: float, generator: Generator) -> Tensor:
     """The FMix field by direct sums over every frequency of the two-sided spectrum and every place."""
     white = torch.randn(1, *size, generator=generator).double()[0]
     field = torch.zeros(size, dtype=torch.float64)
@@ -95,7 +95,7 @@ def grey_field(size, decay: float, generator: Generator) -> Tensor:
 
 def fmix(x, partner, lam, generator, decay=3.0):
     size = tuple(x.shape[2:])
-    field = grey_field(size, decay, generator)
+    field = gray_field(size, decay, generator)
     up = bool(torch.rand(1, generator=generator) < 0.5)
     n = math.prod(size)
     count = math.ceil(lam * n) if up else math.floor(lam * n)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import torch
 from torch import nn
 
-from multimix import sample_path
+from multimix.random import sample_path
 from oracles import cutmix_box, drawn_centers, places
 
 

@@ -7,8 +7,8 @@ from torch import nn
 from torch.utils.data import default_collate
 
 import multimix as mm
+from multimix.core.plan import MaskPlan
 from multimix.methods.clean_loss import CleanLossMethod
-from multimix.plan import MaskPlan
 from oracles import seeded
 
 CLASSES = 4

@@ -8,7 +8,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 import multimix as mm
-from multimix.hooks import GATHERS_WRONG
+from multimix.core.hooks import GATHERS_WRONG
 from oracles import seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:Skipping serialization of")  # inductor's own, in torch 2.6
@@ -69,14 +69,14 @@ def test_compiled_after_mix_points_is_right():
         compiled = torch.compile(model, backend=counter)
         seen = set()
         for seed in range(8):
-            logits, target = mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(seed))
-            expected = mm.mixed_logits(plain, METHOD, X, Y, generator=seeded(seed))
-            torch.testing.assert_close(logits, expected[0])
-            torch.testing.assert_close(target, expected[1])
+            out = mm.mixed_forward(compiled, METHOD, X, Y, generator=seeded(seed))
+            expected = mm.mixed_forward(plain, METHOD, X, Y, generator=seeded(seed))
+            torch.testing.assert_close(out.logits, expected.logits)
+            torch.testing.assert_close(out.target, expected.target)
             torch.testing.assert_close(compiled(X), plain(X))
             seen.add(METHOD.plan(X, generator=seeded(seed)).layer)
         frames = counter.frame_count
-        mm.mixed_logits(compiled, METHOD, X, Y, generator=seeded(9))
+        mm.mixed_forward(compiled, METHOD, X, Y, generator=seeded(9))
     assert seen == set(METHOD.layers)
     assert counter.frame_count == frames, "nothing is compiled again once every layer has been seen"
 
@@ -116,19 +116,25 @@ def test_every_call_of_a_compiled_model_is_mixed_whatever_its_layers_are(layer):
     with mm.MixPoints(model, method.layers):
         compiled = torch.compile(model, backend="eager")
         for seed in range(3):
-            logits, _ = mm.mixed_logits(compiled, method, x, y, generator=seeded(seed))
-            torch.testing.assert_close(logits, mm.mixed_logits(model, method, x, y, generator=seeded(seed))[0])
+            out, expected = (mm.mixed_forward(net, method, x, y, generator=seeded(seed)) for net in (compiled, model))
+            torch.testing.assert_close(out.logits, expected.logits)
             torch.testing.assert_close(compiled(x), model(x))
 
 
 def test_whether_this_torch_gathers_wrong():
     """The bug for which mixing stays out of compiled graphs (pytorch issue 185509), in torch alone: is this one affected?"""
-    before, after = nn.Conv2d(3, 4, 3), nn.Sequential(nn.Tanh(), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
+    before, after = (
+        nn.Conv2d(3, 4, 3),
+        nn.Sequential(nn.Tanh(), nn.Flatten(), nn.Linear(4 * 6 * 6, 5)),
+    )
     generator = seeded(0)
     with torch.no_grad():
         for weight in (*before.parameters(), *after.parameters()):
             weight.uniform_(-0.5, 0.5, generator=generator)
-    x, partner = torch.randn(8, 3, 8, 8, generator=generator), torch.randperm(8, generator=generator)
+    x, partner = (
+        torch.randn(8, 3, 8, 8, generator=generator),
+        torch.randperm(8, generator=generator),
+    )
     share = torch.rand(3, 1, 1, 1, 1, generator=generator)
 
     def loss(x, partner, share):
@@ -152,8 +158,7 @@ def test_gradients_through_a_compiled_model_are_right(layer, k):
     with mm.MixPoints(model, method.layers):
         compiled = torch.compile(model)
         for net in (plain, compiled):
-            logits, target = mm.mixed_logits(net, method, x, Y, generator=seeded(1))
-            nn.functional.cross_entropy(logits, target).backward()
+            mm.mixed_forward(net, method, x, Y, generator=seeded(1)).loss().backward()
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
@@ -169,29 +174,36 @@ def test_compiled_without_mix_points_is_refused(how, run_before):
         (model if how == "in place" else model[0]).compile(backend="eager")
     if run_before:
         compiled(X)
-    with pytest.raises(mm.MixingError, match="the model is compiled and would not see mixing at layer '0'"):
-        mm.mixed_logits(compiled, mm.ManifoldMixup(k=1, layers=("0",)), X, Y)
-    assert mm.mixed_logits(compiled, mm.CutMix(k=2), X, Y)[0].shape == (16, 5)
+    with pytest.raises(mm.MixingError, match="compiled .*layer '0'"):
+        mm.mixed_forward(compiled, mm.ManifoldMixup(k=1, layers=("0",)), X, Y)
+    assert mm.mixed_forward(compiled, mm.CutMix(k=2), X, Y).logits.shape == (16, 5)
 
 
 def test_mix_points_come_before_compiling():
-    with pytest.raises(ValueError, match="must be made before torch.compile"):
+    with pytest.raises(ValueError, match="before torch.compile"):
         mm.MixPoints(torch.compile(network(), backend="eager"), ("0",))
 
 
 @pytest.mark.filterwarnings(
-    "ignore:Dynamo does not know how to trace", "ignore:Graph break due to unsupported", "ignore:The .grad attribute of a Tensor"
+    "ignore:Dynamo does not know how to trace",
+    "ignore:Graph break due to unsupported",
+    "ignore:The .grad attribute of a Tensor",
 )
 def test_a_compiled_training_step_is_right_or_refused():
     model, generator = network(), torch.Generator()
-    step = torch.compile(lambda x, y: mm.mixed_logits(model, METHOD, x, y, generator=generator), backend="eager")
+
+    def logits(x, y):
+        return mm.mixed_forward(model, METHOD, x, y, generator=generator).logits
+
+    step = torch.compile(logits, backend="eager")
     for seed in range(4):
         generator.manual_seed(seed)
         try:
-            logits, _ = step(X, Y)
+            found = step(X, Y)
         except mm.MixingError:
             continue
-        torch.testing.assert_close(logits, mm.mixed_logits(model, METHOD, X, Y, generator=seeded(seed))[0])
+        expected = mm.mixed_forward(model, METHOD, X, Y, generator=seeded(seed))
+        torch.testing.assert_close(found, expected.logits)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # dynamo's own look
@@ -199,14 +211,20 @@ def test_a_compiled_training_step_is_right_or_refused():
 def test_the_clean_loss_of_a_compiled_model_with_batch_norm(part):
     """Clean pass kept, compiled mixed pass, one backward: as without compiling, batch norm's statistics included."""
     torch.manual_seed(0)
-    plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    plain = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+    )
     inner = copy.deepcopy(plain)
     if part == "inside":
         inner[1] = torch.compile(inner[1], backend="aot_eager")
     compiled = inner if part == "inside" else torch.compile(inner, backend="aot_eager")
     method, x = mm.PuzzleMix(k=2, clean_weight=1.0), X.sigmoid()
     for step in range(2):
-        losses = [mm.mixed_loss(model, method, x, Y, generator=seeded(step)) for model in (plain, compiled)]
+        losses = [mm.mixed_forward(model, method, x, Y, generator=seeded(step)).loss() for model in (plain, compiled)]
         for loss in losses:
             loss.backward()
         torch.testing.assert_close(*losses)

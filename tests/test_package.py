@@ -1,6 +1,7 @@
 """The shape of the package itself."""
 
-import ast
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +12,39 @@ import torch
 import multimix as mm
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = [path for path in (ROOT / "src/multimix").rglob("*.py") if "lab" not in path.relative_to(ROOT / "src/multimix").parts]
+X, Y = torch.rand(4, 3, 8, 8), torch.arange(4)
 
 
-def test_the_library_never_imports_the_lab():
-    for path in LIBRARY:
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            assert not any("lab" in name.split(".") for name in names), path
+def test_public_names_exist_and_are_few():
+    assert len(mm.__all__) == len(set(mm.__all__)) <= 45
+    assert all(hasattr(mm, name) for name in mm.__all__)
+    for module in (mm.losses, mm.plans, mm.random, mm.registry):
+        assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: mm.CutMix(k=5)(X, Y), TypeError, r"Mix\(.*mixed_forward\(.*\.plan\(x\)"),
+        (lambda: mm.OneOf((mm.CutMix(),))(X, Y), TypeError, r"mixed_forward\("),
+        (lambda: mm.CutMix(K=5), TypeError, "'K'.*'k'"),
+        (lambda: mm.CutMix(aplha=5), TypeError, "'aplha'.*'alpha'"),
+        (lambda: mm.CutMix(5), TypeError, r"CutMix\(k=5\)"),
+        (lambda: mm.Mixup, AttributeError, "InputMixup.*multimix.compat.timm.Mixup"),
+        (lambda: mm.MixUp, AttributeError, "InputMixup.*multimix.compat.torchvision.MixUp"),
+        (lambda: mm.Cutmix, AttributeError, "'CutMix'"),
+        (lambda: mm.ManifoldMixup(layers=(0, 1)), (TypeError, ValueError), "named_modules"),
+    ],
+)
+def test_common_mistakes_are_answered_with_what_to_write(call, error, sentence):
+    with pytest.raises(error, match=sentence):
+        call()
+
+
+def test_methods_are_copied_and_pickled():
+    method = mm.CutMix(k=3, alpha=0.5)
+    twins = copy.copy(method), copy.deepcopy(method), pickle.loads(pickle.dumps(method))
+    assert all(twin == method for twin in twins)
 
 
 def test_importing_costs_little_beside_torch():
@@ -31,7 +55,10 @@ def test_importing_costs_little_beside_torch():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded[-1] == "False"
-    assert set(loaded[:-1]) - set(sys.stdlib_module_names) <= {"multimix", "numpy"}  # in particular not numba
+    assert set(loaded[:-1]) - set(sys.stdlib_module_names) <= {
+        "multimix",
+        "numpy",
+    }  # in particular not numba
 
 
 @pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in (ROOT / "src").rglob("*.py")], ids=str)
@@ -39,7 +66,7 @@ def test_files_stay_short(path):
     assert len((ROOT / path).read_text().splitlines()) <= 500
 
 
-@pytest.mark.parametrize("method", mm.METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", mm.registry.METHODS, ids=lambda method: method.name)
 def test_every_method_has_a_card(method):
     card = (ROOT / f"docs/methods/{method.name}.md").read_text()
     assert method.__name__ in card
@@ -48,7 +75,7 @@ def test_every_method_has_a_card(method):
 
 
 def test_names_are_unique_and_creatable():
-    names = [name for known in mm.entries() for name in known.names]
+    names = [name for known in mm.registry.entries() for name in known.names]
     assert len(names) == len(set(names))
     assert mm.create("manifold", layers=("a",)) == mm.ManifoldMixup(layers=("a",))
     assert mm.create("input", k=3) == mm.InputMixup(k=3)
@@ -57,32 +84,32 @@ def test_names_are_unique_and_creatable():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: mm.create("cutmx"), r"no method 'cutmx' \(did you mean 'cutmix'\?\); there are none, cutout, mixup"),
-        (lambda: mm.create("cutmix", alhpa=1), r"cutmix has no option 'alhpa' \(did you mean 'alpha'\?\); it has k, p"),
+        (lambda: mm.create("cutmx"), "'cutmx'.*'cutmix'"),
+        (lambda: mm.create("cutmix", alhpa=1), "'alhpa'.*'alpha'"),
         (lambda: mm.create("manifoldmix"), "manifoldmix needs layers="),
-        (lambda: mm.CutMix(k=0), "k must be a whole number, at least 1, got 0"),
-        (lambda: mm.NoMix(k=0), "k must be a whole number, at least 1, got 0"),
-        (lambda: mm.Cutout(k=0), "k must be a whole number, at least 1, got 0"),
-        (lambda: mm.CutMix(alpha=-1), "alpha must be finite and at least 0"),
-        (lambda: mm.CutMix(p=1.5), "p must lie in 0 … 1, got 1.5"),
-        (lambda: mm.CutMix(box="slide"), "no box 'slide'; there are clip, shift"),
-        (lambda: mm.CutMix(grid="real"), "no grid 'real'; there are continuous, integer"),
-        (lambda: mm.FMix(spectrum="half"), "no spectrum 'half'; there are full, reference"),
-        (lambda: mm.FMix(softness=0.7), "softness must lie in 0 … 0.5, got 0.7"),
-        (lambda: mm.FMix(decay=-1), "decay must be finite and at least 0, got -1"),
-        (lambda: mm.Cutout(length=0), "length must be a whole number, at least 1, got 0"),
-        (lambda: mm.ManifoldMixup(layers=()), "layers must be a tuple of layer names"),
-        (lambda: mm.ManifoldMixup(layers="layer1"), "layers must be a tuple of layer names"),
-        (lambda: mm.CutMix(alpha="1"), "alpha must be finite and at least 0 .* got '1'"),
-        (lambda: mm.CutMix(p="x"), "p must lie in 0 … 1, got 'x'"),
-        (lambda: mm.create(5), "no method 5; there are none"),
-        (lambda: mm.OneOf(mm.CutMix()), "methods must be a tuple of one or more mixing methods"),
-        (lambda: mm.MixPoints(torch.nn.Identity(), "layer1"), "layers must be a tuple of layer names"),
-        (lambda: mm.OneOf(()), "methods must be a tuple of one or more mixing methods"),
-        (lambda: mm.OneOf((mm.CutMix(),), (0.5, 0.2)), "1 methods need as many probabilities, got 2"),
-        (lambda: mm.OneOf((mm.CutMix(), mm.FMix()), (0.7, 0.7)), "probabilities must sum to at most 1, got 1.4"),
+        (lambda: mm.CutMix(k=0), "^k must"),
+        (lambda: mm.NoMix(k=0), "^k must"),
+        (lambda: mm.Cutout(k=0), "^k must"),
+        (lambda: mm.CutMix(alpha=-1), "^alpha must"),
+        (lambda: mm.CutMix(p=1.5), "^p must"),
+        (lambda: mm.CutMix(box="slide"), "^box must"),
+        (lambda: mm.CutMix(grid="real"), "^grid must"),
+        (lambda: mm.FMix(spectrum="half"), "^spectrum must"),
+        (lambda: mm.FMix(softness=0.7), "^softness must"),
+        (lambda: mm.FMix(decay=-1), "^decay must"),
+        (lambda: mm.Cutout(length=0), "^length must"),
+        (lambda: mm.ManifoldMixup(layers=()), "^layers must"),
+        (lambda: mm.ManifoldMixup(layers="layer1"), "^layers must"),
+        (lambda: mm.CutMix(alpha="1"), "^alpha must"),
+        (lambda: mm.CutMix(p="x"), "^p must"),
+        (lambda: mm.create(5), "no method 5"),
+        (lambda: mm.OneOf(mm.CutMix()), "^methods must"),
+        (lambda: mm.MixPoints(torch.nn.Identity(), "layer1"), "^layers must"),
+        (lambda: mm.OneOf(()), "^methods must"),
+        (lambda: mm.OneOf((mm.CutMix(),), (0.5, 0.2)), "probabilities"),
+        (lambda: mm.OneOf((mm.CutMix(), mm.FMix()), (0.7, 0.7)), "^probabilities must"),
     ],
 )
-def test_bad_options_are_one_sentence(call, sentence):
+def test_bad_options_raise(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()

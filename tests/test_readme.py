@@ -40,11 +40,11 @@ def test_python_blocks_run(page):
 
 
 def _rows_of_logits(names):
-    assert names["logits"].shape == names["target"].shape == (80, 10)
+    assert names["out"].logits.shape == names["out"].target.shape == (80, 10)
 
 
 def _loop_page(names):
-    assert names["logits"].shape == names["target"].shape == (16, 10)  # the last chunk
+    assert names["part"].logits.shape == names["part"].target.shape == (16, 10)  # the last part
     assert all(weight.grad is not None for weight in names["model"].parameters())
     _checkpointed_blocks_are_exact(names["checkpointed"])
 
@@ -60,7 +60,7 @@ def _checkpointed_blocks_are_exact(checkpointed):
             checkpointed(block)
         for step in range(2):
             x, y = torch.rand(6, 3, 9, 7, generator=seeded(step)), torch.arange(6) % 5
-            mm.mixed_loss(model, method, x, y, generator=seeded(step)).backward()
+            mm.mixed_forward(model, method, x, y, generator=seeded(step)).loss().backward()
         return {**{name: weight.grad for name, weight in model.named_parameters()}, **dict(model.named_buffers())}
 
     for method in (mm.InputMixup(k=3), mm.ManifoldMixup(k=3, layers=("0",)), mm.PuzzleMix(k=3, clean_weight=1.0)):
@@ -87,7 +87,7 @@ CHECKS = {
 
 
 def test_the_readme_counts_the_methods():
-    methods = [known for known in mm.entries() if known.method.__module__.startswith("multimix.")]
+    methods = [known for known in mm.registry.entries() if known.method.__module__.startswith("multimix.")]
     assert f"has {len(methods) - 1} methods" in README.read_text()  # no mixing is not one
 
 

@@ -39,9 +39,9 @@ NET = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
 @pytest.mark.parametrize("method", [mm.CutMix(k=2), mm.InputMixup(k=2), mm.PuzzleMix(k=2)])
 def test_marked_tensors_become_plain_and_reach_the_loss(method):
     x, y = X.as_subclass(MarkedImage), Y.as_subclass(MarkedCategory)
-    logits, target = mm.mixed_logits(NET, method, x, y, generator=seeded(1))
-    expected = mm.mixed_logits(NET, method, X, Y, generator=seeded(1))
-    assert cross_entropy(logits, target) == cross_entropy(*expected)
+    out = mm.mixed_forward(NET, method, x, y, generator=seeded(1))
+    expected = mm.mixed_forward(NET, method, X, Y, generator=seeded(1))
+    assert out.loss(cross_entropy) == expected.loss(cross_entropy)
     x_mix, target = mm.Mix(method, 5, model=NET)(x, y)
     cross_entropy(NET(x_mix), target)
     if "saliency" not in method.traits.needs:
@@ -56,9 +56,9 @@ def test_a_video_is_refused_where_areas_are_cut(method):
     for call in (
         lambda: method.plan(clips),
         lambda: mm.Mix(method, 5)(clips, Y),
-        lambda: mm.mixed_logits(model, method, clips, Y),
+        lambda: mm.mixed_forward(model, method, clips, Y),
     ):
-        with pytest.raises(ValueError, match=r"would take the frames of a Video .* for channels: pass x.flatten\(1, 2\)"):
+        with pytest.raises(ValueError, match=r"Video .*x.flatten\(1, 2\)"):
             call()
     assert len(mm.Mix(method, 5)(clips.flatten(1, 2).as_subclass(Tensor), Y)[0]) in (4, 8)
 
@@ -66,4 +66,5 @@ def test_a_video_is_refused_where_areas_are_cut(method):
 @pytest.mark.parametrize("method", [mm.InputMixup(k=2), mm.ManifoldMixup(k=2, layers=("0",))])
 def test_a_video_is_mixed_where_nothing_is_cut(method):
     clips = torch.rand(4, 2, 3, 8, 8).as_subclass(Video)
-    assert len(mm.mixed_logits(nn.Sequential(nn.Flatten(), nn.Linear(384, 5)), method, clips, Y)[0]) == 8
+    model = nn.Sequential(nn.Flatten(), nn.Linear(384, 5))
+    assert len(mm.mixed_forward(model, method, clips, Y).logits) == 8

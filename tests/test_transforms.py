@@ -7,7 +7,7 @@ import multimix as mm
 from multimix.testing import Case, cases, past, saliency
 from oracles import seeded
 
-CASES = [case for known in mm.entries() for case in (cases(known) if known.mixes("images") else [Case(known, {})])]
+CASES = [case for known in mm.registry.entries() for case in (cases(known) if known.mixes("images") else [Case(known, {})])]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

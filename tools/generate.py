@@ -31,7 +31,7 @@ def method_imports(before: str) -> str:
                 classes[node.name] = f"from .{module} import {node.name}"
     listed = [name for name in re.findall(r"^from \.\S+ import (\w+)$", before, flags=re.MULTILINE) if name in classes]
     order = [*listed, *(name for name in classes if name not in listed)]
-    beside = ["METHODS", "Look", "Method", "OneOf", "PairMethod", "PathMethod", "create", "entries", "register", "to_dict"]
+    beside = ["Method", "OneOf", "PairMethod", "create", "register", "to_dict"]
     exported = sorted([*beside, *order], key=_as_ruff_sorts)
     lines = ["# isort: off", *(classes[name] for name in order), "# isort: on", "", "__all__ = ["]
     return "\n".join([*lines, *(f'    "{name}",' for name in exported), "]"])
@@ -69,7 +69,7 @@ def gallery(before: str) -> str:
 def built_in() -> list["Entry"]:
     """The methods of this package, without plug-ins."""
     sys.path.insert(0, str(ROOT / "src"))
-    from multimix.methods import entries
+    from multimix.methods.registry import entries
 
     return [entry for entry in entries() if entry.method.__module__.startswith("multimix.")]
 

@@ -45,7 +45,7 @@ GOOD = ("same bits", "told", "right", "refused", "steps", "runs")
 
 def plans():
     """A short training with every method, at K = 1 or more: the arguments of ``planned``, and the module of the recipe."""
-    for number, known in enumerate(mm.entries()):
+    for number, known in enumerate(mm.registry.entries()):
         changes = {**SHORT, **CHANGES.get(known.name, {})}
         yield {"method": known.name, "k": 1 + number % 3, "changes": changes}, POINTS if known.layout == "points" else "trial"
 
@@ -161,7 +161,7 @@ def drawn_samples(count):
 
 def workers(steps, note):
     """Batches from two workers that live on, method after method; memory, open files and repeated batches are looked at."""
-    names = [known.name for known in mm.entries() if known.mixes("images") and not _needs(known)]
+    names = [known.name for known in mm.registry.entries() if known.mixes("images") and not _needs(known)]
     counts, start = Counter(), time.monotonic()
     before = None
     for name in names:

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 import multimix as mm
+from multimix.core.sampling import seeded
 from multimix.lab.commands.options import data_folder
 from multimix.lab.data import Loader
 from multimix.lab.recipes import recipe
 from multimix.lab.studies.variance.measure import measure_variance
 from multimix.lab.training.loop import as_stored
 from multimix.lab.training.step import START, seed_everything
-from multimix.sampling import seeded
 
 SEED, AFTER = 1000, (1, 20, 40, 80, 120, 160)
 FIELDS = ("epoch", "way", "k", "variance", "half", "squared_norm", "replicates")
@@ -54,9 +54,9 @@ def trained(settings, split, until: list[int]):
         for step, (x, y) in enumerate(loader.epoch(epoch)):
             for group in sgd.param_groups:
                 group["lr"] = settings.schedule.at_epoch(epoch + step / updates)
-            logits, target = mm.mixed_logits(net, method, x, y, generator=seeded(SEED, epoch, step))
+            out = mm.mixed_forward(net, method, x, y, generator=seeded(SEED, epoch, step))
             sgd.zero_grad()
-            nn.functional.cross_entropy(logits, target).backward()
+            out.loss(nn.functional.cross_entropy).backward()
             sgd.step()
         if epoch + 1 in until:
             yield epoch + 1, net.eval()

@@ -152,7 +152,7 @@ def test_misuse_is_one_sentence():
     model, method = made("network")
     found = trainer(model, method)
     found.state.optimizers[0].param_groups[0]["params"] = list(model.module.parameters())
-    with pytest.raises(ValueError, match="no optimiser trains the network of SAMix: hand it method.modules.parameters"):
+    with pytest.raises(ValueError, match="no optimi[sz]er trains the network of SAMix"):
         found.fit()
 
 

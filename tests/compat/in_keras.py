@@ -35,16 +35,16 @@ class Same(nn.Module):
 
 def test_the_page_is_a_plain_loop_with_every_kind_of_method(monkeypatch):
     for name, k in CASES:
-        seen, terms, first = [], mm.mixed_terms, []
+        seen, forward, first = [], mm.mixed_forward, []
 
-        def watched(model, method, x, y, seen=seen, terms=terms, first=first, **given):
+        def watched(model, method, x, y, seen=seen, forward=forward, first=first, **given):
             if not first:
                 model(x)  # builds it
                 first.append(Same([weight.value for weight in model.model.weights]))
             seen.append((torch.get_rng_state(), x, y))
-            return terms(model, method, x, y, **given)
+            return forward(model, method, x, y, **given)
 
-        monkeypatch.setattr(mm, "mixed_terms", watched)
+        monkeypatch.setattr(mm, "mixed_forward", watched)
         found = run_page("Keras", name, k, "1")
         monkeypatch.undo()
         assert len(seen) == 4

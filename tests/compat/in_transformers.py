@@ -169,7 +169,7 @@ def test_labels_are_smoothed_as_the_arguments_say(tmp_path):
 
     def loss(logits, target):
         seen.append(target)
-        return mm.soft_cross_entropy(logits, target)
+        return mm.losses.soft_cross_entropy(logits, target)
 
     found = trainer(tmp_path, model, mm.NoMix(), rows=one, options={"loss": loss}, label_smoothing_factor=0.2, num_train_epochs=1)
     found.train()
@@ -178,7 +178,7 @@ def test_labels_are_smoothed_as_the_arguments_say(tmp_path):
 
 def test_misuse_is_one_sentence(tmp_path):
     model, _ = made("input")
-    with pytest.raises(ValueError, match="mixing needs 'labels' in a batch, which has x"):
+    with pytest.raises(ValueError, match="key 'labels'"):
         trainer(tmp_path, model, mm.CutMix(), rows=data(labels="y"), remove_unused_columns=False).train()
     with pytest.raises(ValueError, match="mixing needs 'pictures' in a batch, which has x, labels: name the samples"):
         trainer(tmp_path, model, mm.CutMix(), options={"input_name": "pictures"}).train()
@@ -186,7 +186,7 @@ def test_misuse_is_one_sentence(tmp_path):
         trainer(tmp_path, model, mm.CutMix(), options={"compute_loss_func": lambda *_: 0})
     model, method = made("network")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="no optimiser trains the network of SAMix: add method.modules.parameters"):
+    with pytest.raises(ValueError, match="no optimi[sz]er trains the network of SAMix"):
         trainer(tmp_path, model, method, options={"optimizers": (optimizer, None)}).train()
 
 

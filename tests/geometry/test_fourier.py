@@ -7,19 +7,19 @@ import torch
 from scipy import stats
 
 import oracles
-from multimix.methods.fmix import grey_field
+from multimix.methods.fmix import gray_field
 from oracles import seeded
 
 
 @pytest.mark.parametrize("size", [(8,), (7,), (6, 8), (5, 7), (6, 5), (3, 4, 5)], ids=str)
 def test_equal_to_the_direct_sum(size):
-    field = grey_field(1, size, 3.0, "full", seeded(0))[0].double()
-    expected = oracles.grey_field(size, 3.0, seeded(0))
+    field = gray_field(1, size, 3.0, "full", seeded(0))[0].double()
+    expected = oracles.gray_field(size, 3.0, seeded(0))
     torch.testing.assert_close(field, expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
 
 
 def power(size, spectrum, n=3_000):
-    field = grey_field(n, size, 3.0, spectrum, seeded(1)).double()
+    field = gray_field(n, size, 3.0, spectrum, seeded(1)).double()
     return torch.fft.fft2(field).abs().square()
 
 
@@ -63,13 +63,13 @@ def test_reference_spectrum_equals_its_direct_sum(size):
             phase = 2 * math.pi * (u * down / height + v * across / width)
             real, imaginary = scale[0] * part[0, u, v], scale[1] * part[1, u, v]
             expected += (1 + v) * (real * phase.cos() - imaginary * phase.sin()) / (height * width)
-    field = grey_field(1, size, 3.0, "reference", seeded(4))[0].double()
+    field = gray_field(1, size, 3.0, "reference", seeded(4))[0].double()
     torch.testing.assert_close(field, expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
 
 
 def test_higher_decay_is_smoother():
     def perimeter(decay):
-        field = grey_field(200, (32, 32), decay, "full", seeded(2))
+        field = gray_field(200, (32, 32), decay, "full", seeded(2))
         bright = field > field.flatten(1).median(1).values[:, None, None]
         return float((bright[:, 1:] != bright[:, :-1]).double().mean())
 
@@ -77,6 +77,6 @@ def test_higher_decay_is_smoother():
 
 
 def test_rows_are_independent():
-    field = grey_field(2_000, (8, 8), 3.0, "full", seeded(3))
+    field = gray_field(2_000, (8, 8), 3.0, "full", seeded(3))
     first, second = field[:-1, 2, 3].numpy(), field[1:, 2, 3].numpy()
     assert abs(stats.pearsonr(first, second).statistic) < 4 / 2_000**0.5

@@ -1,6 +1,5 @@
 """Maps that are blurred and compared, and samples that are moved by whole places."""
 
-import itertools
 import math
 from collections import Counter
 
@@ -8,16 +7,14 @@ import pytest
 import torch
 
 import saliency_family_oracles as slow
-from multimix.geometry import translated as translated_module
 from multimix.geometry.translated import (
-    blurred,
+    _blurred,
     covered,
-    random_shifts,
-    ratio_to_moved,
+    shares_by_odds,
     smooth_maps,
-    soft_shares,
     translated,
 )
+from multimix.methods.sage import random_shifts
 from oracles import seeded
 
 
@@ -47,28 +44,21 @@ def test_offsets_are_uniform_and_different():
 @pytest.mark.parametrize(("length", "sigma"), [(5, 1.0), (1, 1.0), (7, 3.0)])
 def test_blur(size, length, sigma):
     values = torch.rand(3, *size, generator=seeded(0), dtype=torch.float64) ** 4
-    found = blurred(values, length, sigma)
+    found = _blurred(values, length, sigma)
     for s, b in zip(values, found, strict=True):
         torch.testing.assert_close(b / b.sum(), slow.smooth_map(s, length, sigma))
-    torch.testing.assert_close(blurred(torch.ones(2, *size), length, sigma), torch.ones(2, *size))
+    torch.testing.assert_close(_blurred(torch.ones(2, *size), length, sigma), torch.ones(2, *size))
     point = torch.zeros(1, 11, 11)
     point[0, 5, 5] = 1
-    spread = blurred(point, 5, 1.0)
+    spread = _blurred(point, 5, 1.0)
     assert float(spread.sum()) == pytest.approx(1)
     assert int((spread > 0).sum()) == 25
-
-
-@pytest.fixture(params=["compiled", "in torch"])
-def way(request, monkeypatch):
-    """Images on the CPU are compiled, all else is not."""
-    if request.param == "in torch":
-        monkeypatch.setattr(translated_module, "can_write_in_place", lambda x: False)
 
 
 @pytest.mark.parametrize("size", [(6, 9), (1,), (13,), (2, 3), (4, 1, 5)], ids=str)
 @pytest.mark.parametrize(("length", "sigma"), [(5, 1.0), (1, 1.0), (7, 3.0)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_smooth_maps(size, length, sigma, dtype, way):
+def test_smooth_maps(size, length, sigma, dtype):
     values = (torch.rand(3, *size, generator=seeded(0)) ** 4).to(dtype)
     found = smooth_maps(values, length, sigma)
     assert (found.shape, found.dtype) == (values.shape, torch.float32)
@@ -79,17 +69,21 @@ def test_smooth_maps(size, length, sigma, dtype, way):
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-30, 3e38])
-def test_smooth_maps_of_any_scale(scale, way):
+def test_smooth_maps_of_any_scale(scale):
     """The sum of such maps would overflow, or the inverse of their highest."""
     values = torch.rand(2, 8, 11, generator=seeded(1))
     torch.testing.assert_close(smooth_maps(values * scale, 7, 3.0), smooth_maps(values, 7, 3.0), atol=1e-4, rtol=1e-4)
 
 
-def test_shares_agree_with_the_formula(way):
+def odds(rho):
+    return (rho.double() / (1 - rho.double())).float()
+
+
+def test_shares_agree_with_the_formula():
     own, pair = torch.rand(2, 3, 40, 70, generator=seeded(2)) ** 4
     own[0, :5], pair[0, 2:7] = 0.0, 0.0
     for rho in (torch.tensor([[0.9], [0.2]]), torch.rand(4, 3, generator=seeded(3))):
-        share = soft_shares(own, pair, torch.arange(len(own)), rho.double())
+        share = shares_by_odds(own / pair, odds(rho))
         for k, weights in enumerate(rho.expand(-1, 3).tolist()):
             for i, weight in enumerate(weights):
                 a, b = weight * own[i].double(), (1 - weight) * pair[i].double()
@@ -97,25 +91,12 @@ def test_shares_agree_with_the_formula(way):
                 torch.testing.assert_close(share[k, i, 0].double(), wanted, atol=1e-6, rtol=0)
 
 
-def test_ratios_to_a_moved_partner():
-    own = torch.rand(4, 3, 5, generator=seeded(0))
-    own[:, 1] = 0
-    partner, shift = torch.tensor([1, 0, 3, 3]), torch.tensor([[0, 0], [1, -2], [-2, 4], [0, 1]])
-    found = ratio_to_moved(own, partner, shift)
-    for i, y, x in itertools.product(range(4), range(3), range(5)):
-        top, left = y - int(shift[i, 0]), x - int(shift[i, 1])
-        if 0 <= top < 3 and 0 <= left < 5:
-            a, b = float(own[i, y, x]), float(own[partner[i], top, left])
-            expected = a / b if b > 0 else math.inf if a > 0 else 1.0
-            assert float(found[i, y, x]) == pytest.approx(expected, rel=1e-6)
-
-
-def test_shares_of_extreme_maps(way):
+def test_shares_of_extreme_maps():
     """0 and ∞ in every combination: no NaN, ordered, and 1 − ρ where nobody is salient."""
     values = torch.tensor([0.0, 1e-38, 1.0, 1e30])
     own, pair = (grid.reshape(1, -1) for grid in torch.meshgrid(values, values, indexing="ij"))
     rho = torch.tensor([[1.0], [0.9], [0.5], [1e-6], [0.0]], dtype=torch.float64)
-    share = soft_shares(own, pair, torch.arange(len(own)), rho)
+    share = shares_by_odds(own / pair, odds(rho))
     assert share.shape == (5, 1, 1, 16)
     assert torch.isfinite(share).all()
     assert (share.diff(dim=0) >= 0).all()

@@ -104,7 +104,7 @@ LOOK = ["look", "cat.png", "dog.png"]
         ),
         ([*LOOK, "--methods", "cutmx"], "no method 'cutmx' (did you mean 'cutmix'?); there are none, cutout, mixup"),
         ([*LOOK, "--methods", "none"], "none cannot be shown: it mixes nothing"),
-        ([*LOOK, "--k", "0"], "k must be a whole number, at least 1, got 0"),
+        ([*LOOK, "--k", "0"], "k must be an integer of at least 1, got 0"),
         ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
         ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["look", "cat.png"], "look needs two pictures, or none for the two that come with multimix"),

@@ -9,7 +9,8 @@ from torch import nn
 
 from multimix.lab.cli import main
 from multimix.lab.nets import check_network_path, network
-from multimix.lab.recipes.settings import settings_digest
+from multimix.lab.recipes.serialise import rebuild
+from multimix.lab.recipes.settings import Settings
 from multimix.lab.training.checkpoint import SETTINGS, Checkpoint, _write, checkpoints, load_run, read_checkpoint
 
 ARMED = """
@@ -43,7 +44,7 @@ def run(tmp_path, monkeypatch):
 def rename(folder, name, options=()):
     said = json.loads((folder / SETTINGS).read_text())
     said["settings"] |= {"network.name": name, "network.options": list(options)}
-    said["digest"] = settings_digest(said["settings"])  # as somebody who means harm would
+    said["digest"] = rebuild(Settings, said["settings"]).digest()  # as somebody who means harm would
     (folder / SETTINGS).write_text(json.dumps(said))
     path = checkpoints(folder)[-1]
     tensors, values = read_checkpoint(path)
@@ -131,7 +132,7 @@ def test_settings_that_were_changed_are_not_believed(run, field, value):
     (run / SETTINGS).write_text(json.dumps(said))
     with pytest.raises(ValueError, match="is damaged or was changed: its settings do not have the digest"):
         load_run(run)
-    said["digest"] = settings_digest(said["settings"])
+    said["digest"] = rebuild(Settings, said["settings"]).digest()
     (run / SETTINGS).write_text(json.dumps(said))
     with pytest.raises(ValueError, match="was written with other settings than settings.json says"):
         load_run(run)

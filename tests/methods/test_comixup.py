@@ -11,7 +11,6 @@ from scipy import stats
 
 import comixup_numpy
 import comixup_oracle as oracle
-from multimix import compiled
 from multimix.geometry.grid import block_saliency
 from multimix.methods.comixup import kernel
 from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbours, salient_places
@@ -47,7 +46,7 @@ def some_groups(batch, grid, seed, *, part=20, k=1, power=3.0, size=(16, 24)):
 
 def oracle_weights(groups, rules, solve=oracle.cheapest):
     """``[K, B, N, B]`` by plain loops."""
-    k, batch, (rows, columns) = len(groups.prior), len(groups.held), groups.held.shape[1:]
+    k, batch, (rows, columns) = len(groups.prior), len(groups.saliency), groups.saliency.shape[1:]
     found = torch.zeros(k, batch, rows * columns, batch, dtype=torch.float64)
     options = {name: getattr(rules, name) for name in RULES}
     for p, (low, high) in enumerate(itertools.pairwise(groups.edges)):
@@ -55,7 +54,7 @@ def oracle_weights(groups, rules, solve=oracle.cheapest):
         drawn = [[{int(a): 1.0} for a in groups.start[low + j].flatten()] for j in range(m)]
         shown = drawn
         for step in range(k):
-            held = groups.held[low:high].flatten(1).tolist()
+            held = groups.saliency[low:high].flatten(1).tolist()
             prior, affinity = groups.prior[step, low:high].tolist(), groups.affinity[p, :m, :m].tolist()
             warm = step > 0 and rules.start == "previous"
             shown = oracle.solved_part(
@@ -143,10 +142,12 @@ def test_brute_force_on_a_tiny_part():
     )
 
 
-def solve_slowly(*arguments):
+def solve_slowly(part, board, weights, warm):
     """In place of the compiled kernel."""
-    arrays, weights, found, _, _ = arguments[:6], arguments[6], arguments[7:10], *arguments[10:]
-    comixup_numpy.solve_parts(*arrays, weights._asdict(), *found)
+    shown = np.stack([part.first, part.second])
+    slow = comixup_numpy._Part(part.base.T, part.affinity, shown, part.beside, weights._asdict(), part.solved)
+    slow.solve(warm=warm)
+    part.first[:], part.second[:] = shown
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -157,8 +158,7 @@ def test_numpy_agrees(options, grid, monkeypatch):
         groups = some_groups(13, grid, 2, part=9, k=2, power=power)
         ours = rules.solve(groups)
         with monkeypatch.context() as patch:
-            patch.setattr(kernel, "solve_all", solve_slowly)
-            patch.setattr(compiled, "_used", {solve_slowly})
+            patch.setattr(kernel, "solve_part", solve_slowly)
             slow = rules.solve(groups)
         assert ours[2] == slow[2]
         assert torch.equal(ours[0], slow[0])
@@ -199,7 +199,7 @@ def test_parts_do_not_see_each_other_nor_threads():
     whole = CoMixup(threads=1).solve(groups)
     split = CoMixup(threads=3).solve(groups)
     assert torch.equal(whole[0], split[0])
-    changed = groups._replace(held=torch.cat([groups.held[:5], groups.held[5:].flip(0)]))
+    changed = groups._replace(saliency=torch.cat([groups.saliency[:5], groups.saliency[5:].flip(0)]))
     other = CoMixup().solve(changed)
     assert torch.equal(other[0][:, :5], whole[0][:, :5])
     assert not torch.equal(other[0][:, 5:], whole[0][:, 5:])
@@ -211,7 +211,7 @@ def test_inputs_in_another_order_give_the_same_outputs():
     order = torch.randperm(8, generator=seeded(1))
     back = order.argsort()
     turned = groups._replace(
-        held=groups.held[order],
+        saliency=groups.saliency[order],
         prior=groups.prior[:, order],
         affinity=groups.affinity[:, order][:, :, order],
         start=back[groups.start],
@@ -315,7 +315,7 @@ def load_peer():
 def test_whole_numbers_and_others_share_one_kernel():
     groups = some_groups(4, (3, 3), 0)
     CoMixup().solve(groups)
-    kinds = len(kernel.solve_all.signatures)
+    kinds = len(kernel.solve_part.signatures)
     rules = CoMixup(beta=1, gamma=1, tau=1, eta=0, rule="soft")
     rules.solve(groups._replace(prior=groups.prior.float()))
-    assert len(kernel.solve_all.signatures) == kinds
+    assert len(kernel.solve_part.signatures) == kinds

@@ -20,13 +20,13 @@ import saliency_family_oracles as family
 import samix_oracle
 import style_oracle
 from made_up import add_methods
+from multimix.core.plan import SharePlan
 from multimix.methods.registry import entry
 from multimix.methods.samix.block import FixedBlock
-from multimix.plan import SharePlan
 from multimix.testing import CHECKS, SIZES, Case, cases, check_method, images, past, saliency
 from oracles import seeded
 
-OF_IMAGES = [known for known in mm.entries() if known.mixes("images")]
+OF_IMAGES = [known for known in mm.registry.entries() if known.mixes("images")]
 
 BASE = {
     "none": lambda x, partner, lam, generator, options: x,
@@ -104,14 +104,14 @@ class Unlabelled(SharePlan):
     """A mixture that keeps the sample's label."""
 
     def mix_target(self, y, num_classes=None, smoothing=0.0):
-        return mm.soft_target(y, num_classes, smoothing).repeat(self.k, 1)
+        return mm.losses.soft_target(y, num_classes, smoothing).repeat(self.k, 1)
 
 
 def test_a_broken_promise_is_named(monkeypatch):
     add_methods(monkeypatch, Careless)
     with pytest.raises(AssertionError, match=r"careless per_pair=False: target is the pixel share: Tensor-likes are not close"):
         check_method("careless")
-    with pytest.raises(ValueError, match="the checks are for methods that mix images, and sagemix mixes points"):
+    with pytest.raises(ValueError, match="sagemix mixes points"):
         check_method("sagemix")
 
 
@@ -163,9 +163,9 @@ def test_a_loss_is_known_by_what_it_returns_not_by_which_function_it_is(known, o
     """The same function under another name gives the same number: nothing may hang on its identity."""
     x, y, made = images(4, (8, 8)).clamp(0, 1), torch.tensor([0, 1, 2, 0]), known.method(k=2, **options)
     before = {"history_logits": torch.zeros(4, 3), **past(made, x, 3, y)} if made.traits.history else {}
-    for loss in (mm.softmax_bce, mm.soft_cross_entropy):
+    for loss in (mm.losses.softmax_bce, mm.losses.soft_cross_entropy):
         bare, wrapped = (
-            mm.mixed_loss(Scored(), made, x, y, loss=one, generator=seeded(0), **before)
-            for one in (loss, lambda logits, target, loss=loss: loss(logits, target))
+            mm.mixed_forward(Scored(), made, x, y, generator=seeded(0), **before).loss(criterion)
+            for criterion in (loss, lambda logits, target, loss=loss: loss(logits, target))
         )
         assert torch.equal(bare, wrapped)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mask_oracles import KINDS, loop_energy, random_problem, random_terms
-from multimix.methods.puzzlemix.masks import EDGE, SCALE, CutTerms, quantised
+from multimix.methods.puzzlemix.masks import MIN_SHARE, SCALE, CutTerms, quantised
 from multimix.methods.puzzlemix.problem import CutProblem, problem_energy
 from oracles import seeded
 
@@ -45,7 +45,7 @@ def random_levels(*shape, labels, seed=0):
     labels=st.integers(2, 6),
     cost=st.sampled_from(COSTS),
     eta=st.floats(0, 2),
-    lam=st.lists(st.floats(EDGE, 1 - EDGE), min_size=1, max_size=3),
+    lam=st.lists(st.floats(MIN_SHARE, 1 - MIN_SHARE), min_size=1, max_size=3),
     seed=st.integers(0, 10**6),
 )
 def test_energy_is_the_formula_up_to_rounding(kind, rows, columns, labels, cost, eta, lam, seed):
@@ -156,7 +156,7 @@ def test_lam_keeps_its_order_and_is_one_for_all_pairs_or_one_each():
 
 def test_the_ends_are_finite_and_mirrored():
     slope = quantised(random_terms("generic", 1, 2, 2, seed=0), torch.tensor([[0.0], [1.0], [0.5]]), 2, 0.2, "l2").slope[:, 0]
-    edge = 0.2 / 4 * SCALE * math.log(EDGE / (1 - EDGE))
+    edge = 0.2 / 4 * SCALE * math.log(MIN_SHARE / (1 - MIN_SHARE))
     assert abs(int(slope[0]) - edge) < 1000  # 1 − 10⁻⁷ is no float64, so the logit there has fewer digits
     assert abs(int(slope[1]) + edge) < 1000
     assert int(slope[2]) == 0

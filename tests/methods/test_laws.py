@@ -84,7 +84,7 @@ def test_rounding_coin_of_fmix_is_fair():
 def test_fmix_area_is_within_one_place():
     x = torch.zeros(1).expand(200, 1, 9, 7)
     for seed in range(5):
-        lam = mm.sample_path(5, 1.0, rows=200, generator=seeded(seed))
+        lam = mm.random.sample_path(5, 1.0, rows=200, generator=seeded(seed))
         plan = mm.FMix(k=5, per_pair=True).plan(x, lam=lam, generator=seeded(seed))
         assert ((plan.lam - lam).abs() <= 1 / 63 + 1e-12).all()
 

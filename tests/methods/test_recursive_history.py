@@ -10,14 +10,13 @@ from torch.nn.functional import one_hot
 
 import multimix as mm
 from batches import history_after
-from multimix.forward import mixed_terms
+from multimix.core.plan import UnmixedPlan
+from multimix.core.sampling import seeded as keyed
 from multimix.lab.recipes.settings import Network as Named
 from multimix.lab.training.checkpoint import Checkpoint, read_checkpoint, weights_digest, write_checkpoint
 from multimix.lab.training.loop import Training
 from multimix.lab.training.step import MIXING
 from multimix.methods.recursive_mix import RecursiveMix
-from multimix.plan import UnmixedPlan
-from multimix.sampling import seeded as keyed
 from oracles import seeded
 from recursive_cases import CLASSES, LINKED, Network, images, labels, past
 from trial import settings, splits
@@ -27,12 +26,12 @@ from trial import settings, splits
 def test_old_samples_fade_and_labels_keep_their_mass(area):
     """Images of step t are 1 in channel t: how much a mixed image holds of each step is read off."""
     steps = 8
-    carried, oldest = {}, 0.0
+    history, oldest = {}, 0.0
     method = RecursiveMix(k=3, area=area, keep="random", resize="bilinear")
     for t in range(steps):
         x = torch.zeros(5, steps, 12, 9)
         x[:, t] = 1
-        plan = method.plan(x, generator=seeded(t), **carried)
+        plan = method.plan(x, generator=seeded(t), **history)
         target = plan.mix_target(torch.full((5,), t), steps)
         mixed = plan.mix(x)
         torch.testing.assert_close(target.sum(1), torch.ones(len(target)))
@@ -42,7 +41,7 @@ def test_old_samples_fade_and_labels_keep_their_mass(area):
         oldest = max(oldest, float(target[:, max(0, t - 3)].max()) if t >= 3 else 0.0)
         if t == 1:  # a constant image stays what it is when it is resized, so the pixels have the target's shares
             torch.testing.assert_close(mixed.mean((2, 3)), target, atol=1e-6, rtol=0)
-        carried = history_after(plan, x, target, target)
+        history = history_after(plan, x, target, target)
     assert oldest > 0, "a batch is still there three steps later"
 
 
@@ -51,13 +50,12 @@ def test_the_first_batch_is_not_mixed():
     method = RecursiveMix(k=5, **LINKED)
     plan = method.plan(x, generator=seeded(0))
     assert isinstance(plan, UnmixedPlan)
-    (term,) = mixed_terms(Network(dtype=torch.float32), method, x, y, generator=seeded(0))
-    part = term()
-    assert torch.equal(part.loss, mm.soft_cross_entropy(Network(dtype=torch.float32)(x), one_hot(y, CLASSES).float()))
-    assert torch.equal(part.carried["history_x"], x)
-    assert part.carried["history_x"].data_ptr() != x.data_ptr(), "a loader may fill its memory again"
-    assert torch.equal(part.carried["history_target"], one_hot(y, CLASSES).float())
-    assert torch.equal(part.carried["history_logits"], part.logits)
+    out = mm.mixed_forward(Network(dtype=torch.float32), method, x, y, generator=seeded(0), state=None)
+    assert torch.equal(out.loss(), mm.losses.soft_cross_entropy(Network(dtype=torch.float32)(x), one_hot(y, CLASSES).float()))
+    assert torch.equal(out.state["history_x"], x)
+    assert out.state["history_x"].data_ptr() != x.data_ptr(), "a loader may fill its memory again"
+    assert torch.equal(out.state["history_target"], one_hot(y, CLASSES).float())
+    assert torch.equal(out.state["history_logits"], out.logits)
 
 
 @pytest.mark.parametrize("keep", ["first", "middle", "last", "random"])
@@ -70,17 +68,17 @@ def test_one_step_is_handed_on_whatever_the_parts(keep, k, middle, steps):
     step = int(plan.kept.nonzero())
     if keep != "random":
         assert step == {"first": 0, "middle": middle, "last": k - 1}[keep]
-    parts = [term() for term in mixed_terms(model, method, x, y, steps=steps, generator=seeded(1), **history)]
-    known = [len(part.carried) > 0 for part in parts]
+    parts = list(mm.mixed_parts(model, method, x, y, steps=steps, generator=seeded(1), state=history))
+    known = [len(part.state) > 0 for part in parts]
     assert known == [(steps or k) * (i + 1) > step for i in range(len(parts))], (
         "from the part on that makes the step, to the last"
     )
-    carried = parts[-1].carried
-    assert tuple(carried) == method.traits.history
-    assert torch.equal(carried["history_x"], plan[step].mix(x))
-    assert torch.equal(carried["history_target"], plan[step].mix_target(y, CLASSES))
-    torch.testing.assert_close(carried["history_logits"], model(plan[step].mix(x)).detach())
-    assert not any(value.requires_grad for value in carried.values())
+    state = parts[-1].state
+    assert tuple(state) == method.traits.history
+    assert torch.equal(state["history_x"], plan[step].mix(x))
+    assert torch.equal(state["history_target"], plan[step].mix_target(y, CLASSES))
+    torch.testing.assert_close(state["history_logits"], model(plan[step].mix(x)).detach())
+    assert not any(value.requires_grad for value in state.values())
 
 
 def test_a_random_step_is_drawn_evenly_and_last():
@@ -101,7 +99,7 @@ def test_the_history_has_the_published_law_whatever_k():
         assert keep != "random" or RecursiveMix(k=5).keep == keep
         for seed in range(600):
             plan = method.plan(x, generator=seeded(seed), **history)
-            found.append(float(plan.lam[plan.kept_steps[0], 0]))
+            found.append(float(plan.lam[plan.history_steps[0], 0]))
         areas[keep] = found
     # Boxes have whole pixels: their areas differ from those drawn by up to a pixel a side.
     law = stats.uniform(0, 0.5)
@@ -120,9 +118,9 @@ def test_history_is_kept_in_full_precision(dtype):
     exact = plan.mix(x.double()).to(dtype)
     assert torch.equal(mixed, exact)
     target = plan.mix_target(labels(3), CLASSES)
-    carried = history_after(plan, x, target, target.to(dtype))
+    history = history_after(plan, x, target, target.to(dtype))
     wanted = torch.float64 if dtype == torch.float64 else torch.float32
-    assert [carried["history_x"].dtype, carried["history_logits"].dtype] == [wanted, wanted]
+    assert [history["history_x"].dtype, history["history_logits"].dtype] == [wanted, wanted]
 
 
 def test_no_gradient_flows_into_the_history():
@@ -131,40 +129,41 @@ def test_no_gradient_flows_into_the_history():
     plan = RecursiveMix(k=2).plan(x, generator=seeded(2), **history)
     plan.mix(x).sum().backward()
     torch.testing.assert_close(x.grad, (1 - plan.mask).sum(0).expand(-1, 2, -1, -1))
-    value = mm.mixed_loss(Network(dtype=torch.float32), RecursiveMix(k=2, **LINKED), x, y, generator=seeded(2), **history)
-    value.backward()
+    given = {"generator": seeded(2), "state": history}
+    mm.mixed_forward(Network(dtype=torch.float32), RecursiveMix(k=2, **LINKED), x, y, **given).loss().backward()
     assert all(value.grad is None for value in history.values())
-    (term,) = mixed_terms(Network(dtype=torch.float32), RecursiveMix(), x, y, generator=seeded(2), **history)
-    assert not any(value.requires_grad for value in term().carried.values())
+    out = mm.mixed_forward(Network(dtype=torch.float32), RecursiveMix(), x, y, **given)
+    assert not any(value.requires_grad for value in out.state.values())
 
 
 def test_a_loop_as_on_the_card_with_odd_batches():
     """Batches of 6, 2, 5 and 1: as many rows are mixed as both have; all losses are finite, all labels have mass 1."""
-    model, method, carried, mixed = Network(dtype=torch.float32), RecursiveMix(k=2, sampler="grid", **LINKED), {}, []
+    model, method = Network(dtype=torch.float32), RecursiveMix(k=2, sampler="grid", **LINKED)
+    state, mixed = None, []
     for t, batch in enumerate([6, 2, 5, 1]):
         x, y = images(batch, 2, 15, 14, seed=t), labels(batch, seed=t)
-        plan = method.plan(x, generator=seeded(t), **carried)
-        mixed.append(int((plan.lam[-1] > 0).sum()))
-        (term,) = mixed_terms(model, method, x, y, generator=seeded(t), **carried)
-        part = term()
-        part.loss.backward()
-        carried = part.carried
-        assert torch.isfinite(part.loss)
-        assert len(carried["history_x"]) == batch
-        torch.testing.assert_close(part.target.sum(1), torch.ones(len(part.target)))
+        out = mm.mixed_forward(model, method, x, y, generator=seeded(t), state=state)
+        mixed.append(int((out.plan.lam[-1] > 0).sum()))
+        loss = out.loss()
+        loss.backward()
+        state = out.state
+        assert torch.isfinite(loss)
+        assert len(state["history_x"]) == batch
+        torch.testing.assert_close(out.target.sum(1), torch.ones(len(out.target)))
     assert mixed == [0, 2, 2, 1]
 
 
 def test_a_batch_that_a_coin_leaves_unmixed_is_the_next_history():
     x, y, history = images(4, 2, 9, 9), labels(4), past(4, 2, 9, 9)
-    (term,) = mixed_terms(Network(dtype=torch.float32), RecursiveMix(k=3, p=0.0, **LINKED), x, y, generator=seeded(1), **history)
-    assert torch.equal(term().carried["history_x"], x)
+    method = RecursiveMix(k=3, p=0.0, **LINKED)
+    out = mm.mixed_forward(Network(dtype=torch.float32), method, x, y, generator=seeded(1), state=history)
+    assert torch.equal(out.state["history_x"], x)
 
 
 def test_mix_takes_its_last_output_as_history():
     mix = mm.Mix(RecursiveMix(), CLASSES, seed=1)
     x, y = images(4, 2, 9, 9), labels(4)
-    with pytest.raises(ValueError, match="RecursiveMix mixes with the batch before, which Mix does not hand on"):
+    with pytest.raises(ValueError, match="RecursiveMix.*history_x"):
         mix(x, y)
     first, target = mix(x, y, history_x=None)
     assert torch.equal(first, x)
@@ -212,15 +211,15 @@ def test_a_training_goes_on_from_any_update_with_the_same_bits(tmp_path):
     assert len(watcher.losses) == 10
     for updates, file in watcher.files.items():
         checkpoint = read_checkpoint(file)
-        assert ("carried" in checkpoint.values) == (updates % 5 > 0), "an epoch begins without a history"
+        assert ("method_states" in checkpoint.values) == (updates % 5 > 0), "an epoch begins without a history"
         if updates in (1, 3, 5, 8):
             again, rest = trained(chosen, tmp_path / f"from {updates}", checkpoint)
             assert (again, rest.losses) == (digest, watcher.losses[updates:])
     checkpoint = read_checkpoint(watcher.files[3])
-    names = {name for name in checkpoint.tensors if name.startswith("carried/")}
+    names = {name for name in checkpoint.tensors if name.startswith("method_states/")}
     assert len(names) == 2 * 3, "of two shares"
     kept = {name: value for name, value in checkpoint.tensors.items() if name not in names}
-    bare = Checkpoint(kept, {name: value for name, value in checkpoint.values.items() if name != "carried"})
+    bare = Checkpoint(kept, {name: value for name, value in checkpoint.values.items() if name != "method_states"})
     forgetful, rest = trained(chosen, tmp_path / "forgetful", bare)
     assert rest.losses[0] != watcher.losses[3]
     assert forgetful != digest
@@ -243,7 +242,7 @@ def test_the_history_of_training_is_that_of_a_plain_loop(tmp_path):
             if updates < 5:
                 found = read_checkpoint(watcher.files[updates]).tensors
                 for name, value in past[i].items():
-                    assert torch.equal(found[f"carried/shares/{i}/{name}"], value)
+                    assert torch.equal(found[f"method_states/shares/{i}/{name}"], value)
     _, plain = trained(replace(chosen, method=mm.CutMix(k=3)), tmp_path / "cutmix")
     assert read_checkpoint(plain.files[3]).values.keys() == {
         "network",

@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy, one_hot
 
 import multimix as mm
 import recursive_oracle as slow
-from multimix.forward import mixed_terms
 from multimix.methods.recursive_mix import RecursiveMix
 from oracles import seeded
 from recursive_cases import CLASSES, LINKED, Network, images, labels, past
@@ -29,8 +28,7 @@ def test_the_whole_loss_is_that_of_the_slow_loop(k, steps, per_pair, head, there
     method = RecursiveMix(k=k, features="body", head=head, omega=0.7, per_pair=per_pair)
     model, loops = Network(), Network()
     given = {"lam": areas, "generator": seeded(3), **history}
-    parts = [term() for term in mixed_terms(model, method, x, y, steps=steps, **given)]
-    total = sum(part.loss for part in parts)
+    total = sum(part.loss() for part in mm.mixed_parts(model, method, x, y, steps=steps, **given))
     expected = terms = 0.0
     for edges in slow.boxes(areas, 4, there, size, seeded(3), per_pair=per_pair):
         mixed, shares = slow.pasted(x, history["history_x"], edges)
@@ -56,13 +54,13 @@ def test_the_whole_loss_is_that_of_the_slow_loop(k, steps, per_pair, head, there
 def test_beside_a_mean_over_classes_the_term_is_one_too(steps):
     """Its gradient is about 1/C of a cross-entropy's, and the term would outweigh it if it stayed as it is."""
     x, y, history = images(4, 2, 9, 9, dtype=torch.float64), labels(4), past(4, 2, 9, 9, dtype=torch.float64)
-    whole = {}
+    totals = {}
     for scale in ("plain", "per_class"):
         for omega in (0.0, 0.7):
             method = RecursiveMix(k=2, **{**LINKED, "omega": omega, "omega_scale": scale})
-            parts = mixed_terms(Network(), method, x, y, steps=steps, loss=mm.softmax_bce, generator=seeded(1), **history)
-            whole[scale, omega] = sum(part().loss for part in parts)
-    plain, mean = (whole[scale, 0.7] - whole[scale, 0.0] for scale in ("plain", "per_class"))
+            parts = mm.mixed_parts(Network(), method, x, y, steps=steps, generator=seeded(1), **history)
+            totals[scale, omega] = sum(part.loss(mm.losses.softmax_bce) for part in parts)
+    plain, mean = (totals[scale, 0.7] - totals[scale, 0.0] for scale in ("plain", "per_class"))
     assert plain > 0
     torch.testing.assert_close(CLASSES * mean, plain)
 
@@ -73,27 +71,24 @@ def test_without_weight_or_layer_there_is_no_term_and_without_logits_no_plan():
     expected = cross_entropy(Network()(plan.mix(x)), plan.mix_target(y, CLASSES).double())
     for options in ({}, {**LINKED, "omega": 0.0}):
         assert RecursiveMix(**options).traits.own_loss is None
-        found = mm.mixed_loss(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)
+        found = mm.mixed_forward(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history).loss()
         torch.testing.assert_close(found, expected)
-        mm.mixed_logits(Network(), RecursiveMix(k=2, **options), x, y, generator=seeded(1), **history)
     del history["history_logits"]
-    with pytest.raises(TypeError, match="needs history_logits= for its consistency term"):
-        mm.mixed_loss(Network(), RecursiveMix(k=2, **LINKED), x, y, generator=seeded(1), **history)
+    with pytest.raises(TypeError, match="needs history_logits="):
+        mm.mixed_forward(Network(), RecursiveMix(k=2, **LINKED), x, y, generator=seeded(1), **history).loss()
 
 
 def test_a_misspelt_head_is_found_at_the_first_batch():
     x, y = images(4, 2, 9, 9, dtype=torch.float64), labels(4)
     with pytest.raises(ValueError, match="no layer 'haed'"):
-        mm.mixed_terms(Network(), RecursiveMix(**{**LINKED, "head": "haed"}), x, y)
-    with pytest.raises(TypeError, match="features must be the name of a layer, got 3"):
-        RecursiveMix(features=3, head="head")
+        mm.mixed_parts(Network(), RecursiveMix(**{**LINKED, "head": "haed"}), x, y, state=None)
 
 
 def test_nothing_is_stored_and_the_model_is_left_alone():
     model, x, y, history = Network(dtype=torch.float32), images(4, 2, 9, 9), labels(4), past(4, 2, 9, 9)
     method = RecursiveMix(k=2, **LINKED)
     before = copy.deepcopy(vars(method))
-    first, again = (mm.mixed_loss(model, method, x, y, generator=seeded(1), **history) for _ in range(2))
+    first, again = (mm.mixed_forward(model, method, x, y, generator=seeded(1), **history).loss() for _ in range(2))
     assert torch.equal(first, again)
     assert vars(method) == before
     assert not model.body._forward_hooks
@@ -103,7 +98,7 @@ def test_half_precision_features_and_wrapped_models():
     """Under autocast the map is bfloat16, the head float32: the term is close to that of full precision."""
     x, y, history = images(4, 2, 9, 9), labels(4), past(4, 2, 9, 9)
     method = RecursiveMix(k=2, **LINKED)
-    full = mm.mixed_loss(Network(dtype=torch.float32), method, x, y, generator=seeded(1), **history)
+    full = mm.mixed_forward(Network(dtype=torch.float32), method, x, y, generator=seeded(1), **history).loss()
     model = Network(dtype=torch.float32)
 
     class Rounded(nn.Module):
@@ -116,19 +111,10 @@ def test_half_precision_features_and_wrapped_models():
                 return self.inner(z).float()
 
     inner = replace(method, features="inner.body", head="inner.head")
-    found = mm.mixed_loss(Rounded(), inner, x, y, generator=seeded(1), **history)
+    found = mm.mixed_forward(Rounded(), inner, x, y, generator=seeded(1), **history).loss()
     found.backward()
     assert found.item() == pytest.approx(full.item(), rel=0.02)
     named = nn.Sequential(OrderedDict(net=Network(dtype=torch.float32)))
-    same = mm.mixed_loss(named, replace(method, features="net.body", head="net.head"), x, y, generator=seeded(1), **history)
+    named_method = replace(method, features="net.body", head="net.head")
+    same = mm.mixed_forward(named, named_method, x, y, generator=seeded(1), **history).loss()
     assert torch.equal(same, full)
-
-
-def test_a_history_that_is_not_finite_is_refused_before_the_model_runs():
-    x, y = images(4, 2, 9, 9, dtype=torch.float64), labels(4)
-    for name in ("history_x", "history_target"):
-        history = past(4, 2, 9, 9, dtype=torch.float64)
-        history[name] = history[name].clone()
-        history[name][1, 0] = float("nan")
-        with pytest.raises(ValueError, match=f"^{name} must be finite, got NaN or infinity in sample 1"):
-            mm.mixed_loss(Network(), RecursiveMix(k=2), x, y, **history)

@@ -128,7 +128,8 @@ def test_zero_boxes_mix_nothing():
     assert torch.equal(plan.mix(x), x)
     y = labels(4)
     assert torch.equal(plan.mix_target(y, CLASSES), one_hot(y, CLASSES).float())
-    value = mm.mixed_loss(Network(dtype=torch.float32), RecursiveMix(**LINKED), x, y, lam=[0.05], generator=seeded(1), **history)
+    model, method = Network(dtype=torch.float32), RecursiveMix(**LINKED)
+    value = mm.mixed_forward(model, method, x, y, lam=[0.05], generator=seeded(1), **history).loss()
     torch.testing.assert_close(value, cross_entropy(Network(dtype=torch.float32)(x), y))
 
 
@@ -140,9 +141,6 @@ def test_roads_to_the_same_place():
             plan = RecursiveMix(k=3, resize="bilinear", per_pair=per_pair).plan(x, generator=seeded(4), **history)
             expected = plan.mix(x.clone().requires_grad_()).detach()
             torch.testing.assert_close(plan.mix(x), expected, atol=1e-6, rtol=1e-6)
-            out = torch.full((3 * len(x), *x.shape[1:]), 7.0)
-            assert plan.mix(x, out=out) is out
-            assert torch.equal(out, plan.mix(x))
             last = x.contiguous(memory_format=torch.channels_last)
             assert plan.mix(last).is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(plan.mix(last), plan.mix(x))
@@ -176,41 +174,40 @@ def test_cut_moved_and_constant_plans():
 def test_what_is_refused():
     x, y, history = images(4, 2, 9, 9), labels(4), past(4, 2, 9, 9)
     model = Network(dtype=torch.float32)
-    for call in (mm.mixed_logits, lambda *args: list(mm.mixed_chunks(*args))):
-        with pytest.raises(ValueError, match="RecursiveMix adds a loss of what layer 'body' puts out"):
-            call(model, RecursiveMix(**LINKED), x, y)
-    with pytest.raises(ValueError, match="which Mix cannot hand out"):
+    with pytest.raises(ValueError, match="RecursiveMix.*state=None"):
+        mm.mixed_forward(model, RecursiveMix(), x, y)
+    with pytest.raises(ValueError, match="RecursiveMix.*layer 'body'"):
         mm.Mix(RecursiveMix(**LINKED), CLASSES)
     with pytest.raises(ValueError, match="no layer 'bodi'"):
-        mm.mixed_loss(model, RecursiveMix(features="bodi", head="head"), x, y, **history)
+        mm.mixed_forward(model, RecursiveMix(features="bodi", head="head"), x, y, **history).loss()
     for name in ("history_x", "history_target"):
-        with pytest.raises(TypeError, match="history_x= and history_target= together"):
+        with pytest.raises(TypeError, match="history_x=.*history_target="):
             RecursiveMix().plan(x, **{name: history[name]})
-    with pytest.raises(ValueError, match=r"like x, got \[2, 9, 8\]"):
+    with pytest.raises(ValueError, match=r"history_x must"):
         RecursiveMix().plan(x, **{**history, "history_x": images(4, 2, 9, 8)})
-    with pytest.raises(ValueError, match="history_logits must have one row for each of history_x, 4, got 3"):
+    with pytest.raises(ValueError, match="history_logits must"):
         RecursiveMix().plan(x, **{**history, "history_logits": torch.zeros(3, 4)})
-    with pytest.raises(TypeError, match=r"history_target must be a floating-point tensor, got torch.int64"):
+    with pytest.raises(TypeError, match="history_target must"):
         RecursiveMix().plan(x, **{**history, "history_target": y})
-    with pytest.raises(ValueError, match=r"y makes a target \[4, 7\], history_target is \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"history_target.*\[4, 7\] and \[4, 4\]"):
         RecursiveMix().plan(x, **history).mix_target(y, 7)
-    with pytest.raises(ValueError, match="the history of the plan"):
+    with pytest.raises(ValueError, match="z has shape"):
         RecursiveMix().plan(x, **history).mix(images(4, 3, 9, 9))
-    with pytest.raises(ValueError, match=r"'head' must put out \[B, C, \*places\] with 2 axes"):
-        mm.mixed_loss(model, RecursiveMix(features="head", head="head"), x, y, **history)
+    with pytest.raises(ValueError, match=r"layer 'head' must"):
+        mm.mixed_forward(model, RecursiveMix(features="head", head="head"), x, y, **history).loss()
     wrong = replace(RecursiveMix(**LINKED), head="wide")
     model.wide = nn.Linear(5, 9)
-    with pytest.raises(ValueError, match=r"'wide' must make logits \[4, 4\] like the model, got \[4, 9\]"):
-        mm.mixed_loss(model, wrong, x, y, **history)
+    with pytest.raises(ValueError, match=r"layer 'wide' must"):
+        mm.mixed_forward(model, wrong, x, y, **history).loss()
     model.narrow = nn.Linear(3, CLASSES)
-    with pytest.raises(ValueError, match=r"'narrow' must take the mean over places of 'body', \[4, 5\]: "):
-        mm.mixed_loss(model, replace(wrong, head="narrow"), x, y, **history)
+    with pytest.raises(ValueError, match=r"layer 'narrow' must"):
+        mm.mixed_forward(model, replace(wrong, head="narrow"), x, y, **history).loss()
     for options, words in [
-        ({"area": 1.5}, "area must lie in 0 … 1"),
-        ({"omega": -1.0}, "omega must be finite"),
-        ({"features": "body"}, "named together"),
-        ({"keep": "best"}, "no keep 'best'"),
-        ({"k": 0}, "k must be"),
+        ({"area": 1.5}, "area must"),
+        ({"omega": -1.0}, "omega must"),
+        ({"features": "body"}, "features and head"),
+        ({"keep": "best"}, "keep"),
+        ({"k": 0}, "k must"),
     ]:
         with pytest.raises(ValueError, match=words):
             RecursiveMix(**options)

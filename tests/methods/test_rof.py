@@ -110,7 +110,7 @@ def test_tied_grids_equal_the_maximum_flow():
 )
 def test_bounds_hold_after_any_number_of_iterations(kind, rows, columns, labels, cost, most, seed):
     problem = problem_of(kind, 2, rows, columns, labels, cost, seed, lam=LAM[:3])
-    found = rof_levels(problem, most=most)
+    found = rof_levels(problem, max_iterations=most)
     for k, b in each(problem):
         levels, energy = brute_force(problem, k, b)
         reached = loop_energy(problem, k, b, found.levels[k, b])
@@ -125,7 +125,7 @@ def test_bounds_hold_after_any_number_of_iterations(kind, rows, columns, labels,
 @pytest.mark.parametrize("most", [0, 2, 5, 10])
 def test_nothing_is_proven_too_early(most):
     problem = random_problem(100, 2, 3, 3, 2, seed=most)
-    found = rof_levels(problem, most=most)
+    found = rof_levels(problem, max_iterations=most)
     exact = [[brute_force(problem, k, b)[0].tolist() == found.levels[k, b].tolist() for b in range(100)] for k in range(5)]
     exact = torch.tensor(exact)
     assert not (found.proven & ~exact).any()
@@ -137,7 +137,7 @@ def test_nothing_is_proven_too_early(most):
 @pytest.mark.parametrize("kind", KINDS)
 def test_nested_in_lam_proven_or_not(kind, most):
     lam = torch.linspace(0, 1, 21, dtype=torch.float64)[:, None]
-    levels = rof_levels(problem_of(kind, 3, 5, 8, 4, lam=lam), most=most).levels.int()
+    levels = rof_levels(problem_of(kind, 3, 5, 8, 4, lam=lam), max_iterations=most).levels.int()
     assert (levels.diff(dim=0) >= 0).all()
     assert levels.max() <= 3
 
@@ -167,7 +167,7 @@ def test_many_labels_take_a_few_pairs_at_once(monkeypatch):
     seen = []
     advance = rof._Flow.advance
     monkeypatch.setattr(rof._Flow, "advance", lambda flow, count: (seen.append(len(flow.pace)), advance(flow, count)))
-    monkeypatch.setattr(rof, "MOST_MEMORY", 2 * rof.BYTES * 8**2 * 16)
+    monkeypatch.setattr(rof, "MAX_SOLVER_BYTES", 2 * rof.BYTES * 8**2 * 16)
     apart = rof_levels(problem)
     assert max(seen) == 2
     assert apart.proven.all()
@@ -193,7 +193,7 @@ def test_exact_ties_between_many_blocks_are_proven_to_the_last_digit():
     """Momentum that is never stopped would need more than twice as many iterations."""
     problem = random_problem(10, 12, 12, 3, 2, seed=0)
     fine = CutProblem(*(part << 32 for part in problem[:4]), problem.bend)
-    assert rof_levels(fine, most=800).proven.all()
+    assert rof_levels(fine, max_iterations=800).proven.all()
 
 
 def test_types_and_shapes():
@@ -208,7 +208,7 @@ def test_says_what_is_not_proven(caplog):
     with caplog.at_level(logging.WARNING, "multimix"):
         assert rof_levels(problem).proven.all()
         assert caplog.messages == []
-        found = rof_levels(problem, most=1)
+        found = rof_levels(problem, max_iterations=1)
     (message,) = caplog.messages
     unproven = ~found.proven
     bound = torch.tensor([[loop_energy(problem, k, b, found.levels[k, b]) for b in range(5)] for k in range(6)]) - found.gap
@@ -223,7 +223,7 @@ def test_single_precision_finds_the_same_and_proves_nothing_wrong(kind, monkeypa
     """As on a device without float64: exact ties are found, but cannot be proven."""
     monkeypatch.setattr(rof, "_float_of", lambda device: torch.float32)
     problem = problem_of(kind, 10, 2, 3)
-    found = rof_levels(problem, most=200)
+    found = rof_levels(problem, max_iterations=200)
     for k, b in each(problem):
         levels, energy = brute_force(problem, k, b)
         assert found.levels[k, b].tolist() == levels.tolist()

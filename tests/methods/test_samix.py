@@ -72,7 +72,7 @@ def test_agrees_with_loops(options, coin, training, lam):
 @pytest.mark.parametrize("per_pair", [False, True])
 def test_label_is_the_coefficient(per_pair):
     x, block = inputs(), blocked(network())
-    lam = mm.sample_path(5, 2.0, rows=4 if per_pair else 1, generator=seeded(0))
+    lam = mm.random.sample_path(5, 2.0, rows=4 if per_pair else 1, generator=seeded(0))
     plan = SAMix(block=block, k=5, rescale_p=0.0, margin=0.0).plan(x, lam=lam, generator=seeded(0))
     assert torch.equal(plan.lam, lam.expand(5, 4))
     assert (plan.mask.double().mean((2, 3, 4)) - plan.lam).abs().max() > 0.05, "and that is not the mean of the mask"
@@ -122,8 +122,6 @@ def test_steps_and_cut_plans():
         assert torch.equal(whole[k].mix(x), single.mix(x))
         assert torch.equal(whole[k].lam, single.lam)
     assert torch.equal(torch.cat([part.mix(x) for part in whole.split(2)]), whole.mix(x))
-    out = torch.empty_like(whole.mix(x))
-    assert torch.equal(whole.mix(x, out=out), whole.mix(x))
     assert torch.equal(whole.to("cpu").mix(x), whole.mix(x))
 
 
@@ -137,11 +135,11 @@ def test_the_copy_runs_once_and_features_can_be_handed_in():
     given = SAMix(block=block, k=5).plan(x, features=z, generator=seeded(0))
     assert rows == []
     assert torch.equal(given.mask, plan.mask)
-    mm.mixed_loss(network(), SAMix(block=block, k=5), x, labels(), generator=seeded(0))
+    mm.mixed_forward(network(), SAMix(block=block, k=5), x, labels(), generator=seeded(0)).loss()
     assert rows == [4, 4], "once for the features of both draws, once for the block's own loss"
     rows.clear()
     fixed = SAMix(block=block, k=5, train_block=False, clean_weight=0.0)
-    mm.mixed_logits(network(), fixed, x, labels(), generator=seeded(0), features=z)
+    mm.mixed_forward(network(), fixed, x, labels(), generator=seeded(0), features=z)
     assert rows == []
 
 
@@ -186,7 +184,7 @@ def test_block_loss_reaches_the_block_only():
 def test_encoder_loss_reaches_the_model_only():
     x, y, model = inputs(), labels(), network()
     block = blocked(model)
-    mm.mixed_loss(model, SAMix(block=block, k=5, train_block=False), x, y, generator=seeded(0)).backward()
+    mm.mixed_forward(model, SAMix(block=block, k=5, train_block=False), x, y, generator=seeded(0)).loss().backward()
     theirs, own, copied = everything(model, block)
     assert all(value.grad is not None for value in theirs)
     assert all(value.grad is None for value in (*own, *copied))
@@ -200,8 +198,8 @@ def test_one_backward_trains_both(k, steps):
     block = blocked(model)
     model.eval()  # else chunks differ by batch norm
     method = SAMix(block=block, k=k, clean_weight=0.5)
-    for term in mm.forward.mixed_terms(model, method, x, y, steps=steps, generator=seeded(4)):
-        term().loss.backward()
+    for part in mm.mixed_parts(model, method, x, y, steps=steps, generator=seeded(4)):
+        part.loss().backward()
     theirs, own, copied = everything(model, block)
     found = [value.grad.clone() for value in (*theirs, *own)]
     assert all(value.grad is None for value in copied)
@@ -222,26 +220,29 @@ def test_the_clean_loss_is_that_of_the_training():
     method = SAMix(block=blocked(model), k=2, clean_weight=0.5, train_block=False)
     plan = method.plan(x, generator=seeded(4))
     rows = 0.9 * torch.nn.functional.one_hot(y, CLASSES) + 0.1 / CLASSES
-    mixed = mm.softmax_bce(model(plan.mix(x)), 0.9 * plan.mix_target(y, CLASSES) + 0.1 / CLASSES)
-    found = mm.mixed_loss(model, method, x, y, loss=mm.softmax_bce, smoothing=0.1, generator=seeded(4))
-    torch.testing.assert_close(found, mixed + 0.5 * mm.softmax_bce(model(x), rows))
+    mixed = mm.losses.softmax_bce(model(plan.mix(x)), 0.9 * plan.mix_target(y, CLASSES) + 0.1 / CLASSES)
+    found = mm.mixed_forward(model, method, x, y, smoothing=0.1, generator=seeded(4)).loss(mm.losses.softmax_bce)
+    torch.testing.assert_close(found, mixed + 0.5 * mm.losses.softmax_bce(model(x), rows))
 
 
 def test_labels_that_are_no_classes_train_no_block():
     x, model = inputs(), network()
     many = torch.ones(4, CLASSES)
     bce = torch.nn.functional.binary_cross_entropy_with_logits
-    with pytest.raises(ValueError, match="^the block of SAMix needs probabilities of classes that sum to 1, got"):
-        mm.mixed_loss(model, SAMix(block=blocked(model)), x, many, loss=bce)
-    assert mm.mixed_loss(model, SAMix(block=blocked(model), train_block=False), x, many, loss=bce).isfinite()
+    with pytest.raises(ValueError, match="SAMix.*sum to 1"):
+        mm.mixed_forward(model, SAMix(block=blocked(model)), x, many).loss(bce)
+    assert mm.mixed_forward(model, SAMix(block=blocked(model), train_block=False), x, many).loss(bce).isfinite()
 
 
-def test_who_cannot_hand_out_the_blocks_loss_refuses():
-    x, y, model = inputs(), labels(), network()
-    method = SAMix(block=blocked(model), clean_weight=0.0)
-    for call in (lambda: mm.mixed_logits(model, method, x, y), lambda: mm.Mix(method, CLASSES)):
-        with pytest.raises(ValueError, match=r"^SAMix trains its block by a loss \(train_block=False leaves it out\), which"):
-            call()
+def test_the_blocks_loss_is_not_lost_silently(monkeypatch):
+    method = SAMix(block=blocked(network()), clean_weight=0.0)
+    with pytest.raises(ValueError, match="SAMix.*mixed_forward"):
+        mm.Mix(method, CLASSES)
+    monkeypatch.setattr(mm.MixedOutput, "_has_warned", False)
+    out = mm.mixed_forward(network(), method, inputs(), labels())
+    assert out.logits.requires_grad
+    with pytest.warns(UserWarning, match="SAMix.*loss"):
+        del out
 
 
 def test_block_loss_is_the_formula():
@@ -252,8 +253,8 @@ def test_block_loss_is_the_formula():
         method = SAMix(block=block, **options)
         found = float(method.block_loss(x, y, z, generator=seeded(8)).detach())
         generator = seeded(8)
-        partner = mm.random_partner(4, generator=generator).tolist()
-        drawn = mm.sample_path(1, 2.0, rows=4 if "per_pair" in options else 1, generator=generator)
+        partner = mm.random.random_partner(4, generator=generator).tolist()
+        drawn = mm.random.sample_path(1, 2.0, rows=4 if "per_pair" in options else 1, generator=generator)
         rho = (1 - drawn[0]).expand(4).tolist()
         masks = slow.masks(block, z, partner, rho, (7, 10))
         m = torch.tensor(masks).unsqueeze(1)
@@ -284,7 +285,7 @@ def test_draws_of_block_and_encoder_are_two_and_k_changes_neither_pairing():
 
     block.masks = spied
     for k in (1, 2, 5):
-        mm.mixed_loss(model, SAMix(block=block, k=k), x, y, generator=seeded(6))
+        mm.mixed_forward(model, SAMix(block=block, k=k), x, y, generator=seeded(6)).loss()
     assert [learning for learning, _, _ in seen] == [True, False] * 3
     for turn in (0, 1):
         assert torch.equal(seen[turn][1], seen[turn + 2][1])
@@ -299,9 +300,9 @@ def test_draws_of_block_and_encoder_are_two_and_k_changes_neither_pairing():
 def test_soft_labels_and_outputs():
     x, model = inputs(), network()
     block = blocked(model)
-    hard = mm.mixed_loss(model.eval(), SAMix(block=block, k=2), x, labels(), generator=seeded(0))
+    hard = mm.mixed_forward(model.eval(), SAMix(block=block, k=2), x, labels(), generator=seeded(0)).loss()
     rows = torch.eye(CLASSES)[labels()]
-    torch.testing.assert_close(mm.mixed_loss(model, SAMix(block=block, k=2), x, rows, generator=seeded(0)), hard)
+    torch.testing.assert_close(mm.mixed_forward(model, SAMix(block=block, k=2), x, rows, generator=seeded(0)).loss(), hard)
 
     class Wrapped(nn.Module):
         def __init__(self):
@@ -314,8 +315,8 @@ def test_soft_labels_and_outputs():
     wrapped = Wrapped().eval()
     inside = MixBlock(wrapped, "body.2", CHANNELS)
     inside.load_state_dict({name.replace("copy.", "copy.body."): value for name, value in block.state_dict().items()})
-    found = mm.mixed_loss(wrapped, SAMix(block=inside, k=2), x, labels(), output="scores", generator=seeded(0))
-    again = mm.mixed_loss(model, SAMix(block=block, k=2), x, labels(), generator=seeded(0))
+    found = mm.mixed_forward(wrapped, SAMix(block=inside, k=2), x, labels(), output="scores", generator=seeded(0)).loss()
+    again = mm.mixed_forward(model, SAMix(block=block, k=2), x, labels(), generator=seeded(0)).loss()
     torch.testing.assert_close(found, again)
 
 
@@ -326,7 +327,8 @@ def test_precision(dtype):
     assert plan.mix(x.to(dtype)).dtype == dtype
     assert plan.mask.dtype == torch.float32
     double = network().double()
-    loss = mm.mixed_loss(double, SAMix(block=blocked(double), k=2), inputs(dtype=torch.float64), labels(), generator=seeded(0))
+    method = SAMix(block=blocked(double), k=2)
+    loss = mm.mixed_forward(double, method, inputs(dtype=torch.float64), labels(), generator=seeded(0)).loss()
     assert loss.dtype == torch.float64
     loss.backward()
 
@@ -335,14 +337,14 @@ def test_batch_of_one_constant_images_and_untouched_inputs():
     model = network()
     block = blocked(model)
     x = torch.full((1, 2, 5, 3), 0.25)
-    loss = mm.mixed_loss(model, SAMix(block=block, k=3), x, labels(1), generator=seeded(0))
+    loss = mm.mixed_forward(model, SAMix(block=block, k=3), x, labels(1), generator=seeded(0)).loss()
     loss.backward()
     assert torch.isfinite(loss)
     plan = SAMix(block=block, k=3, derange=True).plan(x, generator=seeded(0))
     torch.testing.assert_close(plan.mix(x), x.repeat(3, 1, 1, 1))
     assert torch.equal(x, torch.full((1, 2, 5, 3), 0.25))
     state = torch.get_rng_state()
-    mm.mixed_loss(model, SAMix(block=block, k=3), x, labels(1), generator=seeded(0))
+    mm.mixed_forward(model, SAMix(block=block, k=3), x, labels(1), generator=seeded(0)).loss()
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -350,7 +352,7 @@ def test_a_first_layer_that_works_in_place():
     model = nn.Sequential(nn.ReLU(inplace=True), *network())
     x = inputs()
     before = x.clone()
-    mm.mixed_loss(model, SAMix(block=MixBlock(model, "3", CHANNELS), k=2), x, labels(), generator=seeded(0)).backward()
+    mm.mixed_forward(model, SAMix(block=MixBlock(model, "3", CHANNELS), k=2), x, labels(), generator=seeded(0)).loss().backward()
     assert torch.equal(x, before)
 
 
@@ -358,22 +360,21 @@ def test_skipped_batches_train_no_block():
     x, y, model = inputs(), labels(), network().eval()
     block = blocked(model)
     for method in (SAMix(block=block, p=0.0), SAMix(block=block, alpha=0.0)):
-        mm.mixed_loss(model, method, x, y).backward()
+        mm.mixed_forward(model, method, x, y).loss().backward()
         assert all(value.grad is None for value in block.parameters())
 
 
 def test_a_fixed_block_serves_every_entry():
     x, y = inputs(), labels()
     method = SAMix(block=FixedBlock(), k=3, train_block=False, clean_weight=0.0)
-    logits, target = mm.mixed_logits(network(), method, x, y, generator=seeded(0))
+    out = mm.mixed_forward(network(), method, x, y, generator=seeded(0))
+    logits, target = out.logits, out.target
     assert logits.shape == target.shape == (12, CLASSES)
     mixed, _ = mm.Mix(method, num_classes=CLASSES, seed=0)(x, y)
     assert mixed.shape == (12, 2, 7, 10)
     for size in ((9,), (3, 4, 5)):
         z = torch.randn(3, 2, *size, generator=seeded(1))
         assert method.plan(z, generator=seeded(0)).mix(z).shape == (9, 2, *size)
-    with pytest.raises(ValueError, match="use mixed_loss"):
-        mm.mixed_logits(network(), SAMix(block=blocked(network())), x, y)
 
 
 def bars(batch, generator):
@@ -393,7 +394,7 @@ def test_it_trains(k):
     optimiser = torch.optim.Adam([*model.parameters(), *block.parameters()], lr=0.02)
     for _ in range(60):
         batch, label = bars(16, data)
-        loss = mm.mixed_loss(model, method, batch, label, generator=draws)
+        loss = mm.mixed_forward(model, method, batch, label, generator=draws).loss()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -417,13 +418,13 @@ def test_it_trains(k):
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"block": nn.Identity()}, TypeError, "block must be a network of masks such as MixBlock(model, 'layer3', 256)"),
-        ({"block": FixedBlock()}, ValueError, "FixedBlock has nothing to learn: use train_block=False"),
-        ({"margin": 0.6}, ValueError, "margin must lie in 0 … 0.5, got 0.6"),
-        ({"rescale_p": 1.5}, ValueError, "rescale_p must lie in 0 … 1, got 1.5"),
-        ({"clean_weight": -1.0}, ValueError, "clean_weight must be finite and at least 0, got -1.0"),
-        ({"eta": math.nan}, ValueError, "eta must be finite and at least 0, or None, got nan"),
-        ({"mask_average": "all"}, ValueError, "no mask_average 'all'; there are pair, batch"),
+        ({"block": nn.Identity()}, TypeError, "block must"),
+        ({"block": FixedBlock()}, ValueError, "train_block=False"),
+        ({"margin": 0.6}, ValueError, "margin must"),
+        ({"rescale_p": 1.5}, ValueError, "rescale_p must"),
+        ({"clean_weight": -1.0}, ValueError, "clean_weight must"),
+        ({"eta": math.nan}, ValueError, "eta must"),
+        ({"mask_average": "all"}, ValueError, "mask_average"),
     ],
 )
 def test_options_that_make_no_sense(options, error, sentence):
@@ -435,3 +436,15 @@ def test_places_are_needed():
     for method in (SAMix(block=FixedBlock(), train_block=False), SAMix(block=blocked(network()))):
         with pytest.raises(ValueError, match="SAMix needs x of shape"):
             method.plan(torch.zeros(2, 3))
+
+
+def test_errors_of_the_model_become_mixing_errors():
+    x = torch.zeros(2, 3, 8, 8)
+    for options in ({}, {"train_block": False}, {"train_block": False, "clean_weight": 0.0}):
+        with pytest.raises(mm.MixingError, match="the model failed"):
+            mm.mixed_forward(network(), SAMix(block=blocked(network()), **options), x, torch.tensor([0, 1]))
+    with pytest.raises(mm.MixingError, match="the model failed"):
+        SAMix(block=blocked(network())).plan(x)
+    block = blocked(network())
+    with pytest.raises(mm.MixingError, match="the model failed"):
+        block.logits(x)

@@ -51,9 +51,9 @@ def test_a_pair_is_frozen_and_told_by_its_weights():
     with torch.no_grad():
         decoder.bias.add_(1)
     assert repr(StylePair(encoder, decoder)) != repr(pair)
-    with pytest.raises(TypeError, match=r"decoder must be a torch.nn.Module, got str"):
+    with pytest.raises(TypeError, match="decoder must"):
         StylePair(encoder, "decoder")
-    with pytest.raises(ValueError, match="taps must be positions"):
+    with pytest.raises(ValueError, match="taps must"):
         StylePair(encoder, decoder, taps=(2,))
     with pytest.raises(ValueError, match="x is on meta, the style pair on cpu"):
         pair.encode(x.to("meta"))
@@ -63,9 +63,9 @@ def test_a_pair_in_training_mode_is_refused_when_it_is_used():
     norm = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
     method = mm.StyleMix(pair=StylePair(norm, nn.Conv2d(4, 3, 1)), side=None)
     norm.train()  # as model.train() of whatever holds it would do
-    with pytest.raises(ValueError, match="pair must be in eval mode"):
+    with pytest.raises(ValueError, match="pair must"):
         method.plan(torch.randn(2, 3, 6, 6))
-    with pytest.raises(TypeError, match=r"^pair must have encode\(x\) and decode"):
+    with pytest.raises(TypeError, match="pair must"):
         mm.StyleMix(pair=StylePair)
 
 
@@ -109,7 +109,7 @@ def test_class_distances_count_every_image():
     assert plain.styles(x).shape == (11, 2)
     with pytest.raises(ValueError, match=r"image of every class, got none of \[2\]"):
         class_distances(space, [(x, label)], 3)
-    with pytest.raises(ValueError, match=r"labels must be class indices in 0 … 0"):
+    with pytest.raises(ValueError, match="num_classes"):
         class_distances(space, [(x, label)], 1)
 
 
@@ -159,9 +159,9 @@ def test_training_draws_from_its_generator_alone():
         first, again, other = (train_style_pair(x, steps=4, width=2, batch=3, generator=seeded(s)) for s in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), state)
     assert repr(first) == repr(again) != repr(other)
-    with pytest.raises(ValueError, match="images must be at least 2"):
+    with pytest.raises(ValueError, match="images must"):
         train_style_pair(x[:1])
-    with pytest.raises(ValueError, match="steps must be at least 2"):
+    with pytest.raises(ValueError, match="steps must"):
         train_style_pair(x, steps=1)
 
 
@@ -264,21 +264,21 @@ def test_files_that_do_not_fit_are_refused(files, tmp_path):
         with pytest.raises(ValueError, match=sentence):
             load_adain_pair(good_encoder, bad)
 
-    refused({k: v for k, v in state.items() if k != "5.bias"}, r"decoder weights in .* the file lacks 5.bias")
-    refused({**state, "32.weight": torch.zeros(2)}, r"the file also has 32.weight")
-    refused({**state, "28.bias": torch.zeros(4)}, r"28.bias is \[4\], not \[3\]")
-    refused({**state, "28.bias": torch.full((3,), torch.nan)}, "must be finite, 28.bias")
-    refused([1, 2], "must be a state dict of plain tensors, got list")
-    refused({**state, "28.bias": torch.zeros(3).to_sparse()}, "must be a state dict of plain tensors, got dict")
-    refused({**state, "28.bias": torch.zeros(3, device="meta")}, "must be a state dict of plain tensors, got dict")
+    refused({k: v for k, v in state.items() if k != "5.bias"}, r"decoder weights in .*5\.bias")
+    refused({**state, "32.weight": torch.zeros(2)}, r"decoder weights in .*32\.weight")
+    refused({**state, "28.bias": torch.zeros(4)}, r"decoder weights in .*28\.bias")
+    refused({**state, "28.bias": torch.full((3,), torch.nan)}, r"28\.bias must")
+    refused([1, 2], "decoder weights in")
+    refused({**state, "28.bias": torch.zeros(3).to_sparse()}, r"28\.bias must")
+    refused({**state, "28.bias": torch.zeros(3, device="meta")}, r"28\.bias must")
     with pytest.raises(FileNotFoundError, match="encoder weights: no file"):
         load_adain_pair(tmp_path / "none.pth", good_decoder)
     bad.write_bytes(b"no weights at all")
-    with pytest.raises(ValueError, match="not a state dict that loads safely"):
+    with pytest.raises(ValueError, match="decoder weights in .* cannot be loaded"):
         load_adain_pair(good_encoder, bad)
 
     torch.save({**state, "28.bias": Dangerous()}, bad)
-    with pytest.raises(ValueError, match="not a state dict that loads safely"):
+    with pytest.raises(ValueError, match="decoder weights in .* cannot be loaded"):
         load_adain_pair(good_encoder, bad)
     assert not Dangerous.ran
 

@@ -1,1 +1,4 @@
-"""Drop-ins for other libraries' mixing: the same arguments and, at K = 1, the same bits; ``k`` makes it multi-mix."""
+"""Drop-in replacements for the mixing of other libraries, and adapters for their trainers.
+
+At K = 1 the replacements take the same arguments and return the same bits; ``k`` adds steps.
+"""

@@ -1,6 +1,6 @@
-"""What timm's mixing draws from NumPy's global stream, for K steps: weights, boxes, and the targets that follow from them.
+"""timm's draws from NumPy's global stream, for K steps, and its targets.
 
-``options`` is one of the mixing objects of :mod:`multimix.compat.timm`, with timm's names for its fields and ``k``.
+``options`` is a mixing object of :mod:`multimix.compat.timm`, with timm's names of attributes.
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,42 @@ Box = tuple[int, int, int, int]  # top, bottom, left, right
 
 
 class Step(NamedTuple):
-    """One interpolation of a sample: the weight of itself, and the box that the partner fills; without one they are blended."""
+    """One interpolation of a sample.
+
+    Attributes:
+        own: Weight of the sample itself.
+        box: The box that the partner fills; None blends the two.
+    """
 
     own: Any
     box: Box | None = None
 
 
 def mixed_targets(target: Tensor, num_classes: int, own: Sequence[Any], smoothing: float) -> Tensor:
-    """Soft targets of all interpolations, the first below the second; ``own`` are weights of the samples themselves."""
+    """Compute soft targets.
+
+    Args:
+        target: Class indices ``[B]``.
+        num_classes: Number of classes.
+        own: K weights of the samples themselves: numbers, or columns ``[B, 1]``.
+        smoothing: Label smoothing ε.
+
+    Returns:
+        ``[K·B, C]``, k-major.
+    """
     off = smoothing / num_classes
     hot = torch.full((len(target), num_classes), off, device=target.device)
     hot.scatter_(1, target.long().view(-1, 1), 1.0 - smoothing + off)
     if isinstance(own[0], Tensor):
         hot = hot.to(torch.result_type(hot, own[0]))
     rows, parts = repeated(hot, len(own))
-    for part, one in zip(parts, own, strict=True):
-        blend_reversed(part, one)
+    for part, weight in zip(parts, own, strict=True):
+        blend_reversed(part, weight)
     return rows
 
 
 def repeated(x: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
-    """``[K·B, …]``, ``k`` copies of ``x [B, …]``, and each of them, to be written to; ``x`` itself for one."""
+    """Return ``k`` copies of ``x`` as ``[K·B, …]``, and a view of each; ``x`` itself if k is 1."""
     if k == 1:
         return x, [x]
     rows = torch.cat([x] * k)
@@ -43,28 +58,27 @@ def repeated(x: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def blend_reversed(x: Tensor, own: Any) -> None:
-    """Mix ``x`` in place with itself in reverse order; rounded after every step, as timm's is."""
+    """Mix ``x`` in place with its reverse; the order of operations gives timm's rounding."""
     other = x.flip(0).mul_(1.0 - own)
     x.mul_(own).add_(other)
 
 
 def draw_batch(options: Any, shape: Sequence[int]) -> list[Step] | None:
-    """The steps of a whole batch, in ascending order of the partner's share; None where it stays unmixed."""
+    """Draw the steps of a batch, in ascending order of λ; None if it stays unmixed."""
     if not (options.mixup_enabled and np.random.rand() < options.mix_prob):  # noqa: NPY002  timm's stream
         return None
     both = options.mixup_alpha > 0 and options.cutmix_alpha > 0
     cut = np.random.rand() < options.switch_prob if both else options.mixup_alpha <= 0  # noqa: NPY002
     alpha = options.cutmix_alpha if cut else options.mixup_alpha
-    # One by one: plain numbers, and less work than arrays of a few.
     weights = [np.random.beta(alpha, alpha) for _ in range(options.k)]  # noqa: NPY002
     weights.sort(reverse=True)
     if weights == [1.0]:
         return None
-    return draw_boxes(options, shape, weights) if cut else [Step(one) for one in weights]
+    return draw_boxes(options, shape, weights) if cut else [Step(weight) for weight in weights]
 
 
 def draw_samples(options: Any, count: int, shape: Sequence[int]) -> list[list[Step]] | None:
-    """The steps of each of ``count`` samples; None where mixing is off. The weights are float32, as timm's are."""
+    """Draw the steps of each sample, with float32 weights; None if mixing is disabled."""
     if not options.mixup_enabled:
         return None
     size = count if options.k == 1 else (options.k, count)
@@ -72,42 +86,52 @@ def draw_samples(options: Any, count: int, shape: Sequence[int]) -> list[list[St
     if options.mixup_alpha > 0 and options.cutmix_alpha > 0:
         cut = np.random.rand(count) < options.switch_prob  # noqa: NPY002
         own = np.random.beta(options.cutmix_alpha, options.cutmix_alpha, size=size)  # noqa: NPY002
-        own = np.where(cut, own, np.random.beta(options.mixup_alpha, options.mixup_alpha, size=size))  # noqa: NPY002
+        blend = np.random.beta(options.mixup_alpha, options.mixup_alpha, size=size)  # noqa: NPY002
+        own = np.where(cut, own, blend)
     else:
         cut[:] = options.mixup_alpha <= 0
         alpha = options.cutmix_alpha if cut.any() else options.mixup_alpha
         own = np.random.beta(alpha, alpha, size=size)  # noqa: NPY002
     mixed = np.random.rand(count) < options.mix_prob  # noqa: NPY002
-    own = np.where(mixed, _descending(own.reshape(options.k, count)).astype(np.float32), np.float32(1))
-    found = []
+    own = _descending(own.reshape(options.k, count)).astype(np.float32)
+    own = np.where(mixed, own, np.float32(1))
+    samples = []
     for i in range(count):
         weights = list(own[:, i])
-        # One of several that rounds to 1 still takes part in the draw of a box.
-        boxed = cut[i] and any(one != 1 for one in weights)
-        found.append(draw_boxes(options, shape, weights) if boxed else [Step(one) for one in weights])
-    return found
+        if cut[i] and any(weight != 1 for weight in weights):
+            samples.append(draw_boxes(options, shape, weights))
+        else:
+            samples.append([Step(weight) for weight in weights])
+    return samples
 
 
 def draw_boxes(options: Any, shape: Sequence[int], own: Sequence[Any]) -> list[Step]:
-    """Nested boxes, one for each weight in descending order, and the weights that they leave the sample itself."""
+    """Draw nested boxes, one for each of the descending weights, and correct the weights."""
     height, width = shape[-2:]
     if options.cutmix_minmax is not None:
         low, high = options.cutmix_minmax
-        heights = np.sort(np.random.randint(int(height * low), int(height * high), size=len(own)))  # noqa: NPY002
-        widths = np.sort(np.random.randint(int(width * low), int(width * high), size=len(own)))  # noqa: NPY002
+        heights, widths = (
+            np.sort(np.random.randint(int(side * low), int(side * high), size=len(own)))  # noqa: NPY002
+            for side in (height, width)
+        )
         tops, lefts = _starts(height, heights), _starts(width, widths)
-        boxes = [(t, t + h, s, s + w) for t, h, s, w in zip(tops, heights, lefts, widths, strict=True)]
+        sides = zip(tops, heights, lefts, widths, strict=True)
+        boxes = [(t, t + h, s, s + w) for t, h, s, w in sides]
     else:
-        ratios = [np.sqrt(1 - one) for one in own]
         y, x = np.random.randint(0, height), np.random.randint(0, width)  # noqa: NPY002
-        boxes = [(*_around(y, int(height * ratio), height), *_around(x, int(width * ratio), width)) for ratio in ratios]
+        boxes = []
+        for weight in own:
+            ratio = np.sqrt(1 - weight)
+            vertical = _around(y, int(height * ratio), height)
+            boxes.append((*vertical, *_around(x, int(width * ratio), width)))
     if not (options.correct_lam or options.cutmix_minmax is not None):
-        return [Step(one, box) for one, box in zip(own, boxes, strict=True)]
-    return [Step(1.0 - (b - t) * (r - s) / float(height * width), (t, b, s, r)) for t, b, s, r in boxes]
+        return [Step(weight, box) for weight, box in zip(own, boxes, strict=True)]
+    area = float(height * width)
+    return [Step(1.0 - (b - t) * (r - s) / area, (t, b, s, r)) for t, b, s, r in boxes]
 
 
 def _starts(side: int, lengths: np.ndarray) -> list[int]:
-    """Where boxes of ascending ``lengths`` start: each uniform over all places inside ``side``, every box inside the next."""
+    """Draw where nested boxes of ascending ``lengths`` start, each uniform inside ``side``."""
     if len(lengths) == 1:
         return [np.random.randint(0, side - lengths[0] + 1)]  # noqa: NPY002
     place = np.random.rand()  # noqa: NPY002
@@ -115,7 +139,7 @@ def _starts(side: int, lengths: np.ndarray) -> list[int]:
 
 
 def _around(middle: int, length: int, side: int) -> tuple[int, int]:
-    """Both ends of ``length`` around ``middle``, cut off at 0 and ``side``."""
+    """Return both ends of ``length`` around ``middle``, clipped to [0, ``side``]."""
     return max(middle - length // 2, 0), min(middle + (length + 1) // 2, side)
 
 

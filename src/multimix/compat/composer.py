@@ -10,21 +10,39 @@ from composer.models import ComposerClassifier
 from composer.utils.batch_helpers import batch_get, batch_set
 from torch import Tensor, nn
 
-from ..batch import Criterion
-from ..forward import Term
-from ..hooks import unwrapped
+from ..core.hooks import unwrapped
+from ..core.losses import Criterion
 from ..methods.base import Method
+from ..output import NO_STATE
 from ._mixer import Mixer, run_instead
+
+EVENTS = (
+    Event.INIT,
+    Event.FIT_START,
+    Event.EPOCH_START,
+    Event.BEFORE_FORWARD,
+    Event.AFTER_LOSS,
+)
 
 
 class Mixing(Algorithm):  # type: ignore[misc]
-    """Mixes every microbatch of the training by ``method``; evaluation is left alone.
+    """Mix every training microbatch. Evaluation does not change.
 
-    The loss is that of the ComposerModel, which must take soft targets ``[K·B, C]`` (those of Composer do), or ``loss(logits,
-    target)``. Training metrics are given the B rows of the first step, which have the least of their partners, and the labels of
-    the batch. ``input_key`` and ``target_key`` find samples and labels in a batch as in Composer's own algorithms.
+    Training metrics receive the B rows of the first step and the labels of the batch. Networks of
+    the method become a submodule of the model; pass ``method.modules.parameters()`` to the
+    optimizer.
 
-    Networks of the method become a submodule of the model, saved with it; hand ``method.modules.parameters()`` to the optimiser.
+    Args:
+        method: A method whose networks exist.
+        loss: Maps logits and soft target to a scalar. None uses the loss of the ComposerModel,
+            which must accept soft targets ``[K·B, C]``, as Composer's do.
+        smoothing: Label smoothing ε.
+        input_key: Where a batch holds the samples, as in Composer's algorithms.
+        target_key: Where a batch holds the labels.
+
+    Example::
+
+        Trainer(model=model, algorithms=[Mixing(CutMix(k=5))], …)
     """
 
     def __init__(
@@ -38,55 +56,59 @@ class Mixing(Algorithm):  # type: ignore[misc]
     ) -> None:
         self.mixer = Mixer(method, smoothing=smoothing)
         self.loss, self.input_key, self.target_key = loss, input_key, target_key
-        self.term: Term | None = None
+        self.mixed_loss: Tensor | None = None
 
     def match(self, event: Event, state: Any) -> bool:
-        """The events it waits for."""
-        return event in (Event.INIT, Event.FIT_START, Event.EPOCH_START, Event.BEFORE_FORWARD, Event.AFTER_LOSS)
+        """Return whether :meth:`apply` handles an event."""
+        return event in EVENTS
 
     def apply(self, event: Event, state: Any, logger: Any) -> None:
-        """What happens at an event."""
+        """Handle an event. Composer calls it."""
         if event == Event.INIT and len(self.mixer.method.modules) > 0:
             state.model.add_module("mixing_networks", self.mixer.method.modules)
         elif event == Event.FIT_START:
-            self.mixer.check_trained(state.optimizers, "hand it method.modules.parameters() beside those of the model")
+            how = "pass it method.modules.parameters() beside the model's"
+            self.mixer.check_trained(state.optimizers, how)
             for optimizer in state.optimizers:
                 self.mixer.follow(optimizer)
         elif event == Event.EPOCH_START:
-            self.mixer.carried = {}
+            self.mixer.state = NO_STATE
         elif event == Event.BEFORE_FORWARD:
             model = unwrapped(state.model)[0]
             run_instead(model, lambda batch: self._mixed(model, batch))
-        elif event == Event.AFTER_LOSS and self.term is not None:
-            state.loss, self.term = self.term.loss, None
+        elif event == Event.AFTER_LOSS and self.mixed_loss is not None:
+            state.loss, self.mixed_loss = self.mixed_loss, None
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs beside the model and the random streams, which Composer saves."""
-        return {**super().state_dict(), "carried": dict(self.mixer.carried)}
+        """Return the method's state. Composer saves the model and the random streams."""
+        return {**super().state_dict(), "state": dict(self.mixer.state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.mixer.carried = state["carried"]
+        """Restore what :meth:`state_dict` returned."""
+        self.mixer.state = state["state"]
 
     def _mixed(self, model: Any, batch: Any) -> Tensor:
-        def own_loss(logits: Tensor, target: Tensor) -> Tensor:
-            found: Tensor = model.loss(logits, batch_set(copy(batch), self.target_key, target))
-            return found
+        def model_loss(logits: Tensor, target: Tensor) -> Tensor:
+            value: Tensor = model.loss(logits, batch_set(copy(batch), self.target_key, target))
+            return value
 
         x, y = batch_get(batch, self.input_key), batch_get(batch, self.target_key)
         with _network(model, batch, self.input_key) as network:
-            self.term = self.mixer.term(network, x, y, loss=self.loss or own_loss)
-        return self.term.logits[: len(x)]
+            out = self.mixer.forward(network, x, y)
+            self.mixed_loss = out.loss(self.loss or model_loss)
+        return out.logits[: len(x)]
 
 
 @contextmanager
 def _network(model: Any, batch: Any, key: Any) -> Iterator[nn.Module]:
-    """What makes logits of samples: the network of a classifier; else ``model``, inside given a batch with those samples."""
+    """Yield a module that maps samples to logits: the classifier's, or ``model`` with a hook."""
     if type(model).forward is ComposerClassifier.forward:
         yield model.module
         return
     handle = model.register_forward_pre_hook(
-        lambda _, args: (batch_set(copy(batch), key, args[0]),) if isinstance(args[0], Tensor) else None
+        lambda _, args: (
+            (batch_set(copy(batch), key, args[0]),) if isinstance(args[0], Tensor) else None
+        )
     )
     try:
         yield model

@@ -5,21 +5,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..batch import Criterion
-from ..forward import Term
-from ..logits import Output
-from ..loss import soft_cross_entropy
+from ..core.logits import Output
+from ..core.sampling import random_state, set_random_state
 from ..methods.base import Method
-from ..sampling import random_state, set_random_state
+from ..output import NO_STATE, MixedOutput
 from ._mixer import Mixer
 
 
 class Mixing:
-    """Put before ``LightningModule``. ``use_mixing`` once, in ``__init__``; ``mixed`` in ``training_step``.
+    """Mixin for a LightningModule: put it first among the bases.
 
-    Networks of the method become submodules: Lightning moves and saves them, and ``self.parameters()`` has what they learn.
-    Checkpoints hold the random stream, so that ``fit(…, ckpt_path=…)`` goes on as if it had not been stopped. What a method
-    carries from batch to batch begins anew each epoch.
+    Call ``use_mixing`` once, in ``__init__``, and ``mixed`` in ``training_step``. Networks of the
+    method become submodules, which Lightning moves and saves, and ``self.parameters()`` includes
+    them. Checkpoints hold the random stream, so ``fit(…, ckpt_path=…)`` continues exactly. The
+    method's state begins anew each epoch.
     """
 
     training: bool
@@ -27,29 +26,49 @@ class Mixing:
     _mixer: Mixer | None = None
 
     def use_mixing(
-        self, method: Method, *, loss: Criterion = soft_cross_entropy, smoothing: float = 0.0, output: Output | None = None
+        self, method: Method, *, smoothing: float = 0.0, output: Output | None = None
     ) -> None:
-        """Mix by ``method``, trained by ``loss(logits, target)`` on soft targets; other options as in mixed_loss."""
-        self._mixer = Mixer(method, loss=loss, smoothing=smoothing, output=output)
+        """Choose the method.
+
+        Args:
+            method: A method whose networks exist.
+            smoothing: Label smoothing ε.
+            output: Where the model's result holds the logits.
+        """
+        self._mixer = Mixer(method, smoothing=smoothing, output=output)
         self.mixing_networks = method.modules
 
-    def mixed(self, model: nn.Module, x: Tensor, y: Tensor) -> Term:
-        """``loss``, ``logits [K·B, C]`` and ``target [K·B, C]`` of a batch; unmixed, with B rows, outside training."""
+    def mixed(self, model: nn.Module, x: Tensor, y: Tensor) -> MixedOutput:
+        """Run ``model`` on a batch, mixed in training and unmixed, with B rows, otherwise.
+
+        Args:
+            model: The network that maps samples to logits.
+            x: ``[B, …]`` samples.
+            y: Labels.
+
+        Returns:
+            The output. Return ``out.loss(criterion)`` from ``training_step``.
+        """
         if self._mixer is None:
-            raise RuntimeError("say use_mixing(method) in __init__, after super().__init__(), before you call mixed")
-        trainer = getattr(self, "_trainer", None)
-        if self.training and trainer is not None and not any(hasattr(one, "mixer") for one in trainer.callbacks):
+            raise RuntimeError("call use_mixing(method) in __init__ before mixed")
+        trainer: Any = getattr(self, "_trainer", None)
+        is_fitting = self.training and trainer is not None
+        if is_fitting and not any(hasattr(callback, "mixer") for callback in trainer.callbacks):
             raise RuntimeError(
-                "Mixing must come before LightningModule, and configure_callbacks must return what super() gives, too"
+                "Mixing must come before LightningModule in the bases, and configure_callbacks "
+                "must return the callbacks of super()"
             )
-        return self._mixer.term(model, x, y, mix=self.training)
+        return self._mixer.forward(model, x, y, mix=self.training)
 
     def configure_callbacks(self) -> list[Any]:
-        """Lightning asks for them: what has to happen around epochs, optimiser steps and checkpoints."""
+        """Return the callbacks for epochs, optimizer steps and checkpoints. Lightning calls it."""
         others = super().configure_callbacks()  # type: ignore[misc]
-        # Classes of lightning and pytorch_lightning are not the same: take those of the LightningModule.
-        package = next(kind.__module__ for kind in type(self).__mro__ if kind.__name__ == "LightningModule").split(".core")[0]
-        return [*others, *([] if self._mixer is None else [_callback(import_module(package).Callback, self._mixer)])]
+        if self._mixer is None:
+            return [*others]
+        # lightning and pytorch_lightning have different classes: use those of the LightningModule.
+        bases = {kind.__name__: kind.__module__ for kind in type(self).__mro__}
+        package = import_module(bases["LightningModule"].split(".core")[0])
+        return [*others, _callback(package.Callback, self._mixer)]
 
 
 def _callback(base: Any, mixer: Mixer) -> Any:
@@ -59,24 +78,24 @@ def _callback(base: Any, mixer: Mixer) -> Any:
             self.loaded: dict[str, Any] | None = None
 
         def state_dict(self) -> dict[str, Any]:
-            return {"random_state": random_state(), "carried": dict(mixer.carried)}
+            return {"random_state": random_state(), "state": dict(mixer.state)}
 
         def load_state_dict(self, state: dict[str, Any]) -> None:
             self.loaded = state
 
         def on_fit_start(self, trainer: Any, module: Any) -> None:
-            mixer.carried = {}
-            if self.loaded is not None:  # now: soon the loader will draw the order of its samples
+            mixer.state = NO_STATE
+            if self.loaded is not None:  # before the loader draws the order of its samples
                 set_random_state(self.loaded["random_state"])
-                mixer.carried = self.loaded["carried"]  # of an epoch that goes on, which does not start again
+                mixer.state = self.loaded["state"]
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
-            how = "configure_optimizers must take self.parameters(), not those of the model only"
+            how = "configure_optimizers must use self.parameters(), not only the model's"
             mixer.check_trained(trainer.optimizers, how)
             for optimizer in trainer.optimizers:
                 mixer.follow(optimizer)
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-            mixer.carried = {}
+            mixer.state = NO_STATE
 
     return MixingState()

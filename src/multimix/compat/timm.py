@@ -1,12 +1,10 @@
-"""``timm.data.Mixup`` and ``FastCollateMixup`` with one more argument: ``k`` ordered interpolations of every pair.
+"""``timm.data.Mixup`` and ``FastCollateMixup`` with ``k`` ordered interpolations of every pair.
 
-    from multimix.compat.timm import Mixup
+At ``k=1`` output, target and NumPy's random state are timm's bit for bit (as of 1.0.30), including
+in-place mixing. With ``k > 1`` the result has k·B rows, in ascending order of the partner's share;
+boxes share one center and nest. λ is timm's: the weight of the sample itself.
 
-At ``k=1`` output, target and NumPy's global random state afterwards are timm's bit for bit (as of 1.0.30), in-place mixing of the
-batch included. With ``k > 1`` the batch that comes out has k·B rows: first all samples with the least share of their partner,
-last all with the largest; boxes share one centre and are nested. λ is timm's: the weight of a sample itself.
-
-Only ``FastCollateMixup`` needs timm: its loader asks for that class, so it is a subclass.
+Only ``FastCollateMixup`` needs timm, whose loader requires a subclass of its own.
 """
 
 from collections.abc import Sequence
@@ -16,19 +14,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import one_pass
-from ..checks import check_choice, check_whole
-from ..mixing import can_write_in_place
+from ..core.checks import check_choice, check_whole
 from ._timm_draws import Step, blend_reversed, draw_batch, draw_samples, mixed_targets, repeated
 
 MODES = ("batch", "pair", "elem")
 
 
 class Mixup:
-    """Mixup and CutMix as timm draws them; all arguments are timm's but ``k``.
+    """Mixup and CutMix with timm's arguments.
 
-    ``mixup_enabled = False`` turns mixing off: batches then have B rows whatever ``k`` is, as has a batch that ``prob`` leaves
-    unmixed in batch mode.
+    Args:
+        mixup_alpha: Parameter of mixup's Beta law; 0 disables mixup.
+        cutmix_alpha: Parameter of CutMix's Beta law; 0 disables CutMix.
+        cutmix_minmax: Range of the sides of boxes, as shares of the image's, instead of a λ.
+        prob: Probability of mixing a batch, or a sample.
+        switch_prob: Probability of CutMix if both are enabled.
+        mode: ``batch``, ``pair`` or ``elem``: draw per batch, pair or sample.
+        correct_lam: Set λ to the area of clipped boxes.
+        label_smoothing: ε.
+        num_classes: Number of classes.
+        k: Number of interpolations per pair.
+
+    Attributes:
+        mixup_enabled: ``False`` disables mixing. Unmixed batches have B rows for every ``k``.
+
+    Example::
+
+        mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=100, k=5)
+        x, target = mixup(x, y)
     """
 
     def __init__(
@@ -50,7 +63,7 @@ class Mixup:
         if cutmix_minmax is not None and len(cutmix_minmax) != 2:
             raise ValueError(f"cutmix_minmax must be two shares of a side, got {cutmix_minmax!r}")
         if not (mixup_alpha > 0 or cutmix_alpha > 0 or cutmix_minmax is not None):
-            raise ValueError("one of mixup_alpha and cutmix_alpha must be above 0, or cutmix_minmax given")
+            raise ValueError("mixup_alpha or cutmix_alpha must be above 0, or pass cutmix_minmax")
         self.mixup_alpha = mixup_alpha
         self.cutmix_minmax = cutmix_minmax
         self.cutmix_alpha = cutmix_alpha if cutmix_minmax is None else 1.0
@@ -64,11 +77,23 @@ class Mixup:
         self.k = k
 
     def __call__(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Mix a batch.
+
+        Args:
+            x: ``[B, C, H, W]`` with an even B. Changed in place if ``k`` is 1, as by timm.
+            target: Class indices ``[B]``.
+
+        Returns:
+            ``[K·B, C, H, W]`` and soft targets ``[K·B, num_classes]``.
+        """
         batch = len(x)
         if batch % 2:
-            raise ValueError(f"the batch must have an even number of samples, as for timm, got {batch}")
+            raise ValueError(f"x must have an even number of samples, got {batch}")
         if target.shape != (batch,):
-            raise ValueError(f"target must be class indices [{batch}], got {list(target.shape)}; multimix.Mix takes soft targets")
+            raise ValueError(
+                f"target must be class indices [{batch}], got {list(target.shape)}: use "
+                "multimix.Mix for soft targets"
+            )
         if self.mode == "batch":
             return self._mix_batch(x, target)
         mixed, own = self._mix_samples(x)
@@ -77,7 +102,6 @@ class Mixup:
     def _mix_batch(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         steps = draw_batch(self, x.shape)
         own = [1.0] if steps is None else [step.own for step in steps]
-        # The targets first: mixing x empties the caches of all that is small.
         targets = mixed_targets(target, self.num_classes, own, self.label_smoothing)
         if steps is None:
             return x, targets
@@ -87,7 +111,7 @@ class Mixup:
         return rows, targets
 
     def _mix_samples(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """A draw for every sample, or in mode pair for every two that are each other's partners."""
+        """Mix with a draw for every sample, or in mode pair for every pair."""
         drawn = draw_samples(self, len(x) // (2 if self.mode == "pair" else 1), x.shape)
         if drawn is None:
             return x, [torch.ones(len(x), 1, device=x.device, dtype=x.dtype)]
@@ -104,22 +128,21 @@ class Mixup:
                 elif own != 1:
                     out[i] = original[i] * own + original[j] * (1 - own)
             rows.append(out)
-        weights = [np.array([steps[k].own for steps in drawn], dtype=np.float32) for k in range(self.k)]
-        own = [torch.tensor(one, device=x.device, dtype=x.dtype).unsqueeze(1) for one in weights]
-        return rows[0] if self.k == 1 else torch.cat(rows), own
+        weights = np.array([[step.own for step in steps] for steps in drawn], dtype=np.float32)
+        columns = torch.tensor(weights, device=x.device, dtype=x.dtype).tensor_split(self.k, 1)
+        return rows[0] if self.k == 1 else torch.cat(rows), list(columns)
 
 
 def _mix_in_place(x: Tensor, step: Step) -> None:
     if step.box is not None:
         top, bottom, left, right = step.box
-        # A copy of the box alone: the flipped batch would be five times as much.
         x[:, :, top:bottom, left:right] = x[:, :, top:bottom, left:right].flip(0)
-    elif not (one_pass.is_time() and can_write_in_place(x) and one_pass.blend_reversed(x, step.own)):
+    else:
         blend_reversed(x, step.own)
 
 
 def __getattr__(name: str) -> Any:
-    """``FastCollateMixup`` is made when it is first asked for, since its parent is timm's."""
+    """Import ``FastCollateMixup`` on first use, since it needs timm."""
     if name != "FastCollateMixup":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ._timm_collate import FastCollateMixup

@@ -1,12 +1,11 @@
-"""``torchvision.transforms.v2.MixUp`` and ``CutMix`` with ``k`` ordered interpolations of every pair, and a ``generator``.
+"""``torchvision.transforms.v2.MixUp`` and ``CutMix`` with ``k`` ordered interpolations.
 
-    from multimix.compat.torchvision import CutMix, MixUp
+At ``k=1`` the output is torchvision's bit for bit from the same seed (as of 0.28). With ``k > 1``
+images and labels have k·B rows, in ascending order of the partner's share, and boxes share one
+center. Other tensors with B rows are repeated k times. λ is torchvision's: the weight of the sample
+itself.
 
-At ``k=1`` they give torchvision's output bit for bit from the same torch seed (as of 0.28). With ``k > 1`` images and labels
-have k·B rows: first all samples with the least share of their partner, last all with the largest; boxes share one centre. Other
-tensors with B rows are repeated k times, in the same order. λ is torchvision's: the weight of a sample itself.
-
-torchvision itself is not needed; where its tensor types (``tv_tensors``) come in, they come out.
+torchvision is not required. Its tensor types (``tv_tensors``) are preserved.
 """
 
 import math
@@ -19,19 +18,34 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..checks import can_inspect, check_number, check_whole
+from ..core.checks import can_inspect, check_number, check_whole
 
 LabelsGetter = Callable[[Any], Any]
 
 
 class Step(NamedTuple):
-    """One interpolation: the weight of a sample itself, and the box (left, top, right, bottom) that its partner fills, if any."""
+    """One interpolation.
+
+    Attributes:
+        own: Weight of the sample itself.
+        box: (left, top, right, bottom) of the box that the partner fills; None blends the two.
+    """
 
     own: float
     box: tuple[int, int, int, int] | None = None
 
 
 class _Transform(nn.Module):
+    """The part that MixUp and CutMix share.
+
+    Args:
+        alpha: Parameter of Beta(α, α).
+        num_classes: Number of classes, needed for labels that are class indices.
+        labels_getter: ``default``, or a function that returns the labels in a batch.
+        k: Number of interpolations per pair.
+        generator: A CPU generator; None uses torch's global stream.
+    """
+
     def __init__(
         self,
         *,
@@ -45,10 +59,13 @@ class _Transform(nn.Module):
         check_number("alpha", alpha, above=0)
         check_whole("k", k)
         if labels_getter != "default" and not callable(labels_getter):
-            raise ValueError(f"labels_getter must be 'default' or a function, got {labels_getter!r}")
+            raise ValueError(
+                f"labels_getter must be 'default' or a function, got {labels_getter!r}"
+            )
         self.alpha = float(alpha)
         self.num_classes = num_classes
         self.labels_getter = labels_getter
+        self._get_labels = labels_getter if callable(labels_getter) else find_labels
         self.k = k
         self.generator = generator
 
@@ -56,11 +73,21 @@ class _Transform(nn.Module):
         return f"alpha={self.alpha}, num_classes={self.num_classes}, k={self.k}"
 
     def forward(self, *inputs: Any) -> Any:
-        """Mix a batch: (images, labels), or any tuple, list or dictionary that ``labels_getter`` finds the labels in."""
-        whole = inputs if len(inputs) > 1 else inputs[0]
-        labels = find_labels(whole) if self.labels_getter == "default" else self.labels_getter(whole)  # type: ignore[operator]
+        """Mix a batch.
+
+        Args:
+            *inputs: Images and labels, or a tuple, list or dictionary that holds them.
+
+        Returns:
+            The same structure with mixed images and soft labels.
+
+        Raises:
+            ValueError: If the labels are not found, or images or labels cannot be mixed.
+        """
+        batch = inputs if len(inputs) > 1 else inputs[0]
+        labels = self._get_labels(batch)
         self._check_labels(labels)
-        flat, spec = tree_flatten(whole)
+        flat, spec = tree_flatten(batch)
         images = [leaf for leaf in _images(flat) if leaf is not labels]
         for image in images:
             _check_image(image, len(labels))
@@ -78,23 +105,26 @@ class _Transform(nn.Module):
         return tree_unflatten(mixed, spec)
 
     def steps(self, images: list[Tensor]) -> list[Step]:
-        """What is drawn for a batch, in ascending order of the partner's share."""
+        """Draw the steps of a batch, in ascending order of the partner's share."""
         raise NotImplementedError
 
     def weights(self) -> list[float]:
-        """K weights of the samples themselves from Beta(α, α), the largest first."""
-        # What torch.distributions.Beta does inside, which takes no generator.
+        """Draw K weights of the samples themselves from Beta(α, α), in descending order."""
+        # As torch.distributions.Beta, which takes no generator.
         drawn = torch._sample_dirichlet(torch.full((self.k, 2), self.alpha), self.generator)[:, 0]
         return sorted(map(float, drawn), reverse=True)
 
     def _check_labels(self, labels: Any) -> None:
         if not isinstance(labels, Tensor) or labels.ndim not in (1, 2):
             shape = list(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-            raise ValueError(f"labels must be a tensor of classes [B] or of probabilities [B, C], got {shape}")
+            raise ValueError(f"labels must be indices [B] or probabilities [B, C], got {shape}")
         if labels.ndim == 1:
             _check_indices(labels, self.num_classes)
         if labels.ndim == 2 and self.num_classes not in (None, labels.shape[1]):
-            raise ValueError(f"labels must have num_classes = {self.num_classes} columns, got {labels.shape[1]}")
+            got = labels.shape[1]
+            raise ValueError(
+                f"labels must have {self.num_classes} columns (num_classes), got {got}"
+            )
 
     def _mix_labels(self, labels: Tensor, steps: list[Step]) -> Tensor:
         soft = one_hot(labels, num_classes=self.num_classes or -1) if labels.ndim == 1 else labels
@@ -103,52 +133,70 @@ class _Transform(nn.Module):
 
 
 class MixUp(_Transform):
-    """Blend every sample with the one before it in the batch."""
+    """Blend every sample with the previous one. Arguments: see torchvision, and ``k``."""
 
     def steps(self, images: list[Tensor]) -> list[Step]:
         return [Step(own) for own in self.weights()]
 
 
 class CutMix(_Transform):
-    """Cut a box out of every sample and fill it from the one before it in the batch."""
+    """Paste a box of the previous sample in the batch. Arguments: see torchvision, and ``k``."""
 
     def steps(self, images: list[Tensor]) -> list[Step]:
         weights = self.weights()
         sizes = {(image.shape[-2], image.shape[-1]) for image in images}
         if len(sizes) != 1:
-            raise ValueError(f"all images must have one height and width, got {sorted(sizes) or 'no image'}")
+            raise ValueError(f"images must have one height and width, got {sorted(sizes)}")
         [(height, width)] = sizes
-        x, y = (int(torch.randint(side, (1,), generator=self.generator)) for side in (width, height))
-        found = []
+        x, y = (
+            int(torch.randint(side, (1,), generator=self.generator)) for side in (width, height)
+        )
+        steps = []
         for own in weights:
             half = 0.5 * math.sqrt(1.0 - own)
             across, down = int(half * width), int(half * height)
-            box = max(x - across, 0), max(y - down, 0), min(x + across, width), min(y + down, height)
-            area = (box[2] - box[0]) * (box[3] - box[1])
-            found.append(Step(1.0 - area / (width * height), box))
-        return found
+            left, right = max(x - across, 0), min(x + across, width)
+            top, bottom = max(y - down, 0), min(y + down, height)
+            area = (right - left) * (bottom - top)
+            steps.append(Step(1.0 - area / (width * height), (left, top, right, bottom)))
+        return steps
 
 
 def find_labels(inputs: Any) -> Any:
-    """The second of a pair, or what a dictionary (the whole, or the second of a pair) has under a name with "label" in it."""
-    place = inputs[1] if isinstance(inputs, tuple | list) else inputs
-    if isinstance(place, Tensor):
-        return place
-    if not isinstance(place, Mapping):
-        raise ValueError(f"labels must be the second input or in a dictionary, got {type(place).__name__}; give a labels_getter")
-    names = [name for name in place if isinstance(name, str) and "label" in name.lower()]
+    """Return the labels in a batch, by torchvision's rule.
+
+    Args:
+        inputs: A pair whose second element is the labels, or a dictionary, alone or as the second
+            element, with a key that contains "label".
+
+    Returns:
+        The labels.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    candidate = inputs[1] if isinstance(inputs, tuple | list) else inputs
+    if isinstance(candidate, Tensor):
+        return candidate
+    if not isinstance(candidate, Mapping):
+        raise ValueError(
+            "labels must be the second input or in a dictionary, got "
+            f"{type(candidate).__name__}: pass labels_getter="
+        )
+    names = [name for name in candidate if isinstance(name, str) and "label" in name.lower()]
     exact = [name for name in names if name.lower() == "labels"]
     if not names:
-        raise ValueError(f"no labels found among {', '.join(map(str, place)) or 'nothing'}; give a labels_getter")
-    return place[(exact or names)[0]]
+        known = ", ".join(map(str, candidate))
+        raise ValueError(f"labels not found among the keys {known}: pass labels_getter=")
+    return candidate[(exact or names)[0]]
 
 
 def _images(flat: list[Any]) -> list[Tensor]:
-    """torchvision's rule: its images and videos; where there are none, the first plain tensor."""
+    """Images and videos of torchvision; if there are none, the first plain tensor."""
     types = _tv_tensors()
     if types is not None:
-        refused = (types.BoundingBoxes, types.Mask, types.KeyPoints)
-        if any(isinstance(leaf, refused) for leaf in flat):
+        unsupported = (types.BoundingBoxes, types.Mask, types.KeyPoints)
+        if any(isinstance(leaf, unsupported) for leaf in flat):
             raise ValueError("boxes, masks and key points cannot be mixed")
         wrapped = [leaf for leaf in flat if isinstance(leaf, types.Image | types.Video)]
         if wrapped:
@@ -161,20 +209,21 @@ def _check_indices(labels: Tensor, num_classes: int | None) -> None:
     if num_classes is None:
         raise ValueError("num_classes must be given for labels that are class indices")
     if labels.dtype != torch.int64:
-        raise ValueError(f"labels [B] must be class indices of type int64, got {labels.dtype}; use labels.long()")
+        raise ValueError(f"labels [B] must be int64, got {labels.dtype}: use labels.long()")
     if len(labels) and can_inspect(labels):
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= num_classes:
-            raise ValueError(f"class indices must lie in 0 … {num_classes - 1}, got {low} … {high}")
+            raise ValueError(f"labels must be in 0 … {num_classes - 1}, got {low} … {high}")
 
 
 def _check_image(image: Tensor, count: int) -> None:
     types = _tv_tensors()
     axes = 5 if types is not None and isinstance(image, types.Video) else 4
     if image.ndim != axes or len(image) != count:
-        raise ValueError(f"images must have {axes} axes and as many rows as the {count} labels, got {list(image.shape)}")
+        shape = list(image.shape)
+        raise ValueError(f"images must have {axes} axes and {count} rows like labels, got {shape}")
     if not image.is_floating_point():
-        raise ValueError(f"images must be floating point to be mixed, got {image.dtype}; convert them first")
+        raise ValueError(f"images must be floating point, got {image.dtype}")
 
 
 def _mix(image: Tensor, step: Step) -> Tensor:
@@ -203,5 +252,5 @@ def _as_type_of(like: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _tv_tensors() -> Any:
-    """torchvision's tensor types, if anybody has imported them: an input cannot be one of them otherwise."""
+    """torchvision's tensor types if they were imported; otherwise no input can be one of them."""
     return sys.modules.get("torchvision.tv_tensors")

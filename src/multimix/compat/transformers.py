@@ -8,23 +8,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..batch import Criterion
+from ..core.hooks import unwrapped
+from ..core.logits import Output
+from ..core.losses import Criterion, soft_cross_entropy
 from ..distributed import broadcast_networks
-from ..hooks import unwrapped
-from ..logits import Output
-from ..loss import soft_cross_entropy
 from ..methods.base import Method
+from ..output import NO_STATE
 from ._mixer import Mixer
 
 
 class Mixing:
-    """Put before ``Trainer``, which then takes ``method=``; training batches are mixed, evaluation is left alone.
+    """Mixin for ``Trainer``: put it first among the bases. Evaluation does not change.
 
-    The loss is ``loss(logits, target)`` on soft targets, a mean over rows, whatever the model would compute by itself;
-    ``label_smoothing_factor`` of the arguments is kept. ``input_name`` is the key of the samples in a batch, by default what the
-    model calls its main input; other inputs are handed on, those with B rows repeated for the K steps. Networks of the method
-    are trained by the optimiser and saved with checkpoints, as is what it carries from batch to batch within an epoch; its random
-    stream is torch's, which the Trainer saves.
+    ``label_smoothing_factor`` of the training arguments applies. Other inputs of the model are
+    passed on; those with B rows are repeated for the K steps. The optimizer trains the method's
+    networks, and checkpoints hold them and the method's state.
+
+    Args:
+        *args: For the Trainer.
+        method: A method whose networks exist.
+        loss: Maps logits and soft target to a scalar, a mean over rows. It replaces the loss that
+            the model computes.
+        output: Where the model's result holds the logits.
+        input_name: Key of the samples in a batch; None is the model's ``main_input_name``.
+        **options: For the Trainer.
+
+    Example::
+
+        class MixingTrainer(Mixing, Trainer): ...
+
+        MixingTrainer(model, arguments, train_dataset=data, method=CutMix(k=5)).train()
     """
 
     args: Any
@@ -44,45 +57,60 @@ class Mixing:
         super().__init__(*args, **options)
         if getattr(self, "compute_loss_func", None) is not None:
             raise ValueError(
-                "with mixing the loss is a function of logits and soft targets: use loss= instead of compute_loss_func="
+                "compute_loss_func= is not supported with mixing: pass loss=, a function of logits "
+                "and soft targets"
             )
-        self._mixer = Mixer(method, loss=loss, smoothing=self.args.label_smoothing_factor, output=output)
-        own_name: str = getattr(unwrapped(self.model)[0], "main_input_name", "pixel_values")
-        self._input_name = own_name if input_name is None else input_name
-        # The loss is the mean of a batch: the Trainer has to divide it by the number of batches that it accumulates.
+        self._mixer = Mixer(method, smoothing=self.args.label_smoothing_factor, output=output)
+        self._criterion = loss
+        main_input: str = getattr(unwrapped(self.model)[0], "main_input_name", "pixel_values")
+        self._input_name = main_input if input_name is None else input_name
+        # The loss is a mean, so the Trainer must divide it by the number of accumulated batches.
         self.model_accepts_loss_kwargs, self.loss_is_scaled_for_ga = False, False
         self._resumed: Path | None = None
         method.modules.to(self.args.device)
         self.add_callback(_callback(self._mixer, self))  # type: ignore[attr-defined]
 
-    def compute_loss(self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, **options: Any) -> Any:
-        """The loss of a mixed batch in training; else what the Trainer computes."""
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Any],
+        return_outputs: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Compute the loss of a mixed batch in training, otherwise the Trainer's."""
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs, **options)  # type: ignore[misc]
         rest = dict(inputs)
         for name in (self._input_name, "labels"):
             if rest.get(name) is None:
-                hint = "" if name == "labels" else ": name the samples with input_name="
-                raise ValueError(f"mixing needs {name!r} in a batch, which has {', '.join(inputs) or 'nothing'}{hint}")
+                keys = ", ".join(inputs)
+                raise ValueError(
+                    f"a batch must have the key {name!r}, got {keys}: pass input_name= if the "
+                    "samples have another key"
+                )
         x, y = rest.pop(self._input_name), rest.pop("labels")
         with _called_with(unwrapped(model)[0], self._input_name, rest):
-            term = self._mixer.term(model, x, y)
-        return (term.loss, {"loss": term.loss, "logits": term.logits}) if return_outputs else term.loss
+            out = self._mixer.forward(model, x, y)
+            value = out.loss(self._criterion)
+        return (value, {"loss": value, "logits": out.logits}) if return_outputs else value
 
     def create_optimizer(self, *args: Any, **options: Any) -> Any:
-        """The Trainer's optimiser, which also trains the networks of the method."""
-        given = self.optimizer is not None
+        """Create the optimizer, which also trains the method's networks."""
+        is_given = self.optimizer is not None
         optimizer = super().create_optimizer(*args, **options)  # type: ignore[misc]
-        if given:
-            self._mixer.check_trained([optimizer], "add method.modules.parameters() to the optimiser that you hand over")
+        if is_given:
+            how = "add method.modules.parameters() to the optimizer that you pass"
+            self._mixer.check_trained([optimizer], how)
         missing = self._mixer.untrained([optimizer])
         if missing:
             optimizer.add_param_group({"params": missing, "weight_decay": self.args.weight_decay})
         self._mixer.follow(optimizer, apart=True)
         return optimizer
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
-        """As the Trainer's; from a checkpoint the method goes on, too."""
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any
+    ) -> Any:
+        """Train, and restore the method's state from a checkpoint."""
         folder = resume_from_checkpoint
         if folder is True:
             from transformers.trainer_utils import get_last_checkpoint
@@ -94,15 +122,16 @@ class Mixing:
 
 @contextmanager
 def _called_with(model: nn.Module, name: str, rest: Mapping[str, Any]) -> Iterator[None]:
-    """Inside, ``model(x)`` is ``model(name=x, **rest)``, what ``rest`` has by rows repeated to those of x."""
+    """Let ``model(x)`` call ``model(name=x, **rest)``, with rows of ``rest`` repeated."""
 
-    def hand_in(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def add_inputs(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if not args:
             return None
         (x,) = args
-        return (), {name: x, **{key: _repeated(value, len(x)) for key, value in rest.items()}, **options}
+        others = {key: _repeated(value, len(x)) for key, value in rest.items()}
+        return (), {name: x, **others, **options}
 
-    handle = model.register_forward_pre_hook(hand_in, with_kwargs=True)
+    handle = model.register_forward_pre_hook(add_inputs, with_kwargs=True)
     try:
         yield
     finally:
@@ -110,8 +139,9 @@ def _called_with(model: nn.Module, name: str, rest: Mapping[str, Any]) -> Iterat
 
 
 def _repeated(value: Any, rows: int) -> Any:
-    is_batch = isinstance(value, Tensor) and value.ndim > 0 and 0 < len(value) < rows and rows % len(value) == 0
-    return value.repeat(rows // len(value), *[1] * (value.ndim - 1)) if is_batch else value
+    if not isinstance(value, Tensor) or value.ndim == 0 or len(value) == 0 or rows % len(value):
+        return value
+    return value.repeat(rows // len(value), *[1] * (value.ndim - 1))
 
 
 def _callback(mixer: Mixer, trainer: Any) -> Any:
@@ -119,28 +149,33 @@ def _callback(mixer: Mixer, trainer: Any) -> Any:
 
     class MixingState(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            folder, self.carried = trainer._resumed, {}
+            folder, self.state = trainer._resumed, NO_STATE
             broadcast_networks(mixer.method)
-            if folder is None or not ((folder / "multimix.pt").exists() or len(mixer.method.modules) > 0):
-                return  # begun anew, or before there was mixing
+            if folder is None:
+                return
+            if not (folder / "multimix.pt").exists() and len(mixer.method.modules) == 0:
+                return  # the checkpoint was written without mixing
             stored = torch.load(folder / "multimix.pt", map_location="cpu", weights_only=True)
             mixer.method.modules.load_state_dict(stored["networks"])
-            if not float(stored["epoch"]).is_integer():  # in the middle of one
-                self.carried = torch.load(folder / _own(args), map_location="cpu", weights_only=True)
+            if not float(stored["epoch"]).is_integer():  # saved within an epoch
+                self.state = torch.load(
+                    folder / _state_file(args), map_location="cpu", weights_only=True
+                )
 
         def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            mixer.carried, self.carried = self.carried, {}
+            mixer.state, self.state = self.state, NO_STATE
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if not folder.is_dir():
                 return
-            torch.save(dict(mixer.carried), folder / _own(args))
+            torch.save(dict(mixer.state), folder / _state_file(args))
             if args.should_save:
-                torch.save({"networks": mixer.method.modules.state_dict(), "epoch": state.epoch}, folder / "multimix.pt")
+                networks = mixer.method.modules.state_dict()
+                torch.save({"networks": networks, "epoch": state.epoch}, folder / "multimix.pt")
 
     return MixingState()
 
 
-def _own(args: Any) -> str:
-    return f"multimix_carried_{args.process_index}.pt"
+def _state_file(args: Any) -> str:
+    return f"multimix_state_{args.process_index}.pt"

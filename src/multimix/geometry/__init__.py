@@ -1,1 +1,1 @@
-"""What a mask means: boxes, grey fields and their thresholds."""
+"""Masks: boxes, grids of blocks, thresholds of gray fields, resized and translated partners."""

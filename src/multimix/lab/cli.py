@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, cast
 
 from .. import __version__
-from ..checks import nearest
-from ..sampling import rank
+from ..core.checks import nearest
+from ..core.sampling import rank
 from .terminal import printable
 
 LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors", "filelock")

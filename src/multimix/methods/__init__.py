@@ -1,8 +1,8 @@
 """Every mixing method, one file or folder each; :mod:`.registry` knows them by name."""
 
-from .base import Method, PairMethod, PathMethod
+from .base import Method, PairMethod
 from .one_of import OneOf
-from .registry import METHODS, Look, create, entries, register, to_dict
+from .registry import create, register, to_dict
 
 # Made by tools/generate.py: the methods in the order in which they are listed, new ones last.
 # <methods>
@@ -31,7 +31,6 @@ from .guided_mixup import GuidedMixup
 # isort: on
 
 __all__ = [
-    "METHODS",
     "SAGE",
     "AlignMixup",
     "AttentiveMix",
@@ -42,13 +41,11 @@ __all__ = [
     "GridMix",
     "GuidedMixup",
     "InputMixup",
-    "Look",
     "ManifoldMixup",
     "Method",
     "NoMix",
     "OneOf",
     "PairMethod",
-    "PathMethod",
     "PuzzleMix",
     "RecursiveMix",
     "ResizeMix",
@@ -59,7 +56,6 @@ __all__ = [
     "StyleCutMix",
     "StyleMix",
     "create",
-    "entries",
     "register",
     "to_dict",
 ]

@@ -1,4 +1,4 @@
-"""AttentiveMix (Walawalkar et al., 2020) with the λ path of AttentiveMix+: K nested sets of the partner's most attended cells."""
+"""AttentiveMix (Walawalkar et al., 2020): K nested sets of the partner's most salient cells."""
 
 import math
 from dataclasses import dataclass
@@ -6,24 +6,34 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial, check_whole, checked_saliency
-from ..devices import uploaded, widest_float
+from ..core.checks import check_spatial, check_whole, checked_saliency
+from ..core.devices import uploaded, widest_float
+from ..core.plan import MaskPlan, PairPlan
+from ..core.sampling import check_beta, draw_path
 from ..geometry.grid import block_of, borders_on, spread
 from ..geometry.threshold import nested_masks
-from ..plan import MaskPlan, PairPlan
-from ..sampling import check_second, sample_path
 from .base import PairMethod
 from .registry import register
 
 
 def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
-    """``[B, *grid]``: the mean of ``values [B, *size]`` over each cell."""
+    """Average over the cells of a grid.
+
+    Args:
+        values: ``[B, *size]``.
+        grid: Number of cells along each axis.
+
+    Returns:
+        ``[B, *grid]``.
+    """
     for axis, count in enumerate(grid, start=1):
         side = values.shape[axis]
         shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
         sums = torch.zeros(shape, dtype=values.dtype, device=values.device)
         sums.index_add_(axis, block_of(side, count, values.device), values)
-        values = sums / borders_on(values.device, side, count).diff().reshape(-1, *[1] * (values.ndim - axis - 1))
+        values = sums / borders_on(values.device, side, count).diff().reshape(
+            -1, *[1] * (values.ndim - axis - 1)
+        )
     return values
 
 
@@ -33,15 +43,24 @@ def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
     shared="pair, order of the partner's cells by saliency",
     order="cells nest, both ends exact",
     examples=({}, {"cells": 3, "beta": 8.0}),
-    exceptions={"one mask for the batch": "a mask follows its partner's map"},
+    exceptions={"one mask for the batch": "a mask depends on its partner's map"},
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentiveMix(PairMethod):
-    """x̂_k is x' in its λ_k·N most salient cells of a grid of N = ``cells``² (in each place, x outside); signals and volumes, too.
+    """AttentiveMix: x̂_k is x' in its λ_k·N most salient cells of a grid, x outside.
 
-    A cell is as salient as the mean of its places in ``saliency``: the gradient of the model, or an attention map of yours.
-    λ_k comes from Beta(α, α), or with ``beta`` from Beta(α, ``beta``): few cells for 8. The number of cells is rounded up or down
-    by one draw for all k. The target follows the realised area.
+    For signals, images and volumes. A cell is as salient as the mean of its places. The number of
+    cells is rounded up or down by one draw for all k. The target follows the realized area.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: First parameter of the Beta law of λ.
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        beta: Second parameter, None for α: 8 gives few cells.
+        cells: Cells per side.
     """
 
     alpha: float = 2.0
@@ -52,22 +71,30 @@ class AttentiveMix(PairMethod):
         super().__post_init__()
         check_whole("cells", self.cells)
         if self.beta is not None:
-            check_second(self.beta, self.sampler)
+            check_beta(self.beta, self.sampler)
 
-    def path(self, x: Tensor, generator: Generator) -> Tensor:
+    def draw_path(self, x: Tensor, generator: Generator) -> Tensor:
         rows = len(x) if self.per_pair else 1
-        return sample_path(self.k, self.alpha, beta=self.beta, rows=rows, sampler=self.sampler, generator=generator)
+        return draw_path(self.k, self.alpha, self.beta, rows, self.sampler, generator)
 
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
+    def build(
+        self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor
+    ) -> PairPlan:
         check_spatial(x, "AttentiveMix")
         grid, rows = tuple(min(self.cells, side) for side in x.shape[2:]), self.rows(x, lam)
         count = math.prod(grid)
-        # Equally salient cells, as in an even map, are taken in a random order: the first corner is not favoured.
+        # Equally salient cells, as in an even map, are ranked at random.
         order = torch.rand(rows, count, generator=generator).argsort(dim=1).expand(len(x), count)
         round_up = torch.rand(rows, generator=generator) < 0.5
-        attended = cell_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid).flatten(1).cpu()[partner]
+        attended = (
+            cell_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid)
+            .flatten(1)
+            .cpu()[partner]
+        )
         taken = nested_masks(attended.gather(1, order), lam, round_up)
-        mask = torch.empty_like(taken).scatter_(-1, order.reshape(1, len(x), 1, count).expand_as(taken), taken)
+        mask = torch.empty_like(taken).scatter_(
+            -1, order.reshape(1, len(x), 1, count).expand_as(taken), taken
+        )
         # Cells are copied to an accelerator, not places.
         partner, mask = uploaded(x.device, partner, mask.reshape(*mask.shape[:3], *grid))
         return MaskPlan(partner=partner, size=x.shape[2:], share=spread(mask, x.shape[2:]))

@@ -1,4 +1,4 @@
-"""The loss of the clean batch beside that of the mixed one, for methods that are published with both."""
+"""A clean loss beside the loss of the mixed batch, for methods published with both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from ..batch import Batch, Criterion, Mixed
-from ..checks import check_number
-from ..saliency import CleanPass, clean_pass
+from ..core.batch import Batch, MixedBatch
+from ..core.checks import check_number
+from ..core.losses import Criterion
+from ..core.saliency import CleanPass, clean_pass
 from .base import PathMethod, Traits, check_needs
 
 CleanScale = Literal["plain", "per_class", "loss"]
@@ -16,11 +17,13 @@ CleanScale = Literal["plain", "per_class", "loss"]
 
 @dataclass(frozen=True, kw_only=True)
 class CleanLossMethod(PathMethod):
-    """loss(logits, target) + ``clean_weight`` · clean term, once for the batch and not K times.
+    """A method that adds ``clean_weight`` times a clean loss, once per batch and not K times.
 
-    ``clean_scale`` is the clean term: ``plain`` CE(model(x), y), ``per_class`` 2/C of it, which is the right size beside a loss
-    that is a mean over classes, such as :func:`multimix.softmax_bce`; ``loss`` the loss of the training itself, of the clean
-    batch and its labels as they are trained on. Labels are smoothed for ``loss`` only.
+    Args:
+        clean_weight: Weight of the clean loss; 0 leaves it out.
+        clean_scale: ``plain`` is CE(model(x), y). ``per_class`` is 2/C of it, the right size beside
+            a loss that is a mean over classes, such as ``softmax_bce``. ``loss`` is the training
+            criterion on the clean batch, with smoothed labels.
     """
 
     clean_weight: float = 0.0
@@ -32,22 +35,28 @@ class CleanLossMethod(PathMethod):
 
     @property
     def traits(self) -> Traits:
-        own = f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
+        own = (
+            f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
+        )
         return self._traits._replace(own_loss=own)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if self.clean_weight == 0:
             return super().inputs(batch)
-        check_needs(self, ["saliency", *batch.given])
+        check_needs(self, self.traits.needs, ["saliency", *batch.given])
         clean = clean_pass(batch.model, batch.x, batch.y, training=True, output=batch.output)
         return {"saliency": clean.saliency, "clean": clean}
 
-    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
-        value = super().loss(batch, mixed, criterion)
-        if self.clean_weight == 0 or not mixed.first:
+    def loss(self, mixed: MixedBatch, criterion: Criterion) -> Tensor:
+        value = super().loss(mixed, criterion)
+        if self.clean_weight == 0 or not mixed.is_first:
             return value
-        clean: CleanPass = batch.given["clean"]
+        clean: CleanPass = mixed.batch.given["clean"]
         classes = clean.logits.shape[1]
         if self.clean_scale == "loss":
-            return value + self.clean_weight * criterion(clean.logits, batch.target_rows(classes))
-        return value + self.clean_weight * (2 / classes if self.clean_scale == "per_class" else 1) * clean.loss
+            clean_loss = criterion(clean.logits, mixed.batch.target_rows(classes))
+        elif self.clean_scale == "per_class":
+            clean_loss = clean.loss * 2 / classes
+        else:
+            clean_loss = clean.loss
+        return value + self.clean_weight * clean_loss

@@ -1,4 +1,4 @@
-"""Cutout (DeVries and Taylor, 2017) with K nested holes: a path from a sample to the same sample occluded."""
+"""Cutout (DeVries and Taylor, 2017) with K nested holes."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -7,32 +7,34 @@ from operator import or_
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_spatial, check_whole
-from ..devices import widest_float
-from ..geometry.boxes import inside, random_center, slices
-from ..mixing import PAIR_BY_PAIR, by_step, can_write_in_place, into, rows_like
-from ..plan import PairPlan, check_size
+from ..core.checks import check_spatial, check_whole
+from ..core.mixing import like
+from ..core.plan import PairPlan, no_share
+from ..geometry.boxes import inside, random_center
 from .base import PathMethod
-from .registry import Look, register
+from .registry import register
 
 
 @register(
     "cutout",
-    shared="hole centre",
+    shared="hole center",
     order="holes nest",
     examples=({"length": 5}, {"length": 6, "holes": 2, "fill": 0.7}),
-    exceptions={"target is the pixel share": "what is removed belongs to nobody; the label stays"},
-    # Published for 16 of 32 pixels; grey stands for the mean of the data, which is 0 once it is normalised.
-    look=Look(lambda side: {"length": side // 2, "fill": 0.5}),
-    small={"length": 4},
+    exceptions={"target is the pixel share": "the label stays, whatever is removed"},
 )
 @dataclass(frozen=True, kw_only=True)
 class Cutout(PathMethod):
-    """Square holes in every sample, growing from step to step around one centre; the label stays.
+    """Cutout: square holes in every sample, growing around one center; the label stays.
 
-    Each sample has ``holes`` of them, filled with ``fill``; at step k their side is ``length``·k/K, rounded. Centres are uniform
-    over the places, holes are clipped at the border, and a hole reaches side // 2 to both sides, so an odd side loses one place
-    (all as published). Fill after normalisation, where 0 is the mean of the data.
+    Centers are uniform over the places and holes are clipped at the border. A hole reaches
+    side // 2 to both sides, so an odd side loses one place (all as published).
+
+    Args:
+        k: Number of holes' sizes, each a row of the mixed batch.
+        p: Probability that a batch is cut.
+        length: Side of the last hole; at step k it is ``length``·k/K, rounded.
+        holes: Number of holes per sample.
+        fill: Value inside the holes. After normalization 0 is the mean of the data.
     """
 
     length: int = 16
@@ -59,15 +61,22 @@ class Cutout(PathMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HolePlan(PairPlan):
-    """Holes ``low, high [K, B, holes, d]`` filled with one value. λ stays 0: there is no partner, ``mask`` is what is removed."""
+    """Holes filled with one value. λ is 0: there is no partner, and ``mask`` is what is removed.
+
+    Args:
+        low: ``[K, B, holes, d]`` first places.
+        high: ``[K, B, holes, d]`` one past the last places.
+        fill: Value inside the holes.
+    """
 
     low: Tensor
     high: Tensor
     fill: float
+    has_places = True
 
     @property
     def lam(self) -> Tensor:
-        return torch.zeros(self.k, len(self.partner), dtype=widest_float(self.partner.device), device=self.partner.device)
+        return no_share(self.k, self.partner)
 
     @property
     def mask(self) -> Tensor:
@@ -76,25 +85,8 @@ class HolePlan(PairPlan):
     def _removed(self) -> Tensor:
         return reduce(or_, inside(self.low, self.high, self.size).unbind(2))
 
-    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        check_size(z, self.size)
-        fill = z.new_full((), self.fill)
-        if not can_write_in_place(z):
-            return into(torch.where(self._removed(), fill, z).flatten(0, 1), z, out)
-        out = rows_like(z, self.k) if out is None else out
-        steps = by_step(out, self.k)
-        if z[0].numel() < PAIR_BY_PAIR:
-            torch.lerp(z, fill, self._removed().to(z.dtype), out=steps)
-        else:
-            self._punch(z, steps)
-        return out
+    def _mix(self, z: Tensor) -> Tensor:
+        return like(torch.where(self._removed(), self.fill, z).flatten(0, 1), z)
 
-    def _punch(self, z: Tensor, steps: Tensor) -> None:
-        """Hole by hole, without masks as large as the batch."""
-        of_sample = steps.unbind(1)
-        low, high = self.low.tolist(), self.high.tolist()
-        for i, own in enumerate(z.unbind(0)):
-            of_sample[i].copy_(own)
-            for k, step in enumerate(of_sample[i].unbind(0)):
-                for a, b in zip(low[k][i], high[k][i], strict=True):
-                    step[slices(a, b)[1:]] = self.fill
+    def _mix_places(self, target: Tensor) -> Tensor:
+        return target.repeat(self.k, *[1] * (target.ndim - 1))

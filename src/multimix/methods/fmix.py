@@ -1,4 +1,4 @@
-"""FMix (Harris et al., 2020): K nested thresholds of one random grey field."""
+"""FMix (Harris et al., 2020): K nested thresholds of one random gray field."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,27 +7,40 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_number, check_share, check_spatial
-from ..devices import uploaded
+from ..core.checks import check_number, check_share, check_spatial
+from ..core.devices import uploaded
+from ..core.plan import MaskPlan, PairPlan
 from ..geometry.threshold import masks_of_ranks, ranks
-from ..plan import MaskPlan, PairPlan
 from .base import PairMethod
 from .registry import register
 
 Spectrum = Literal["full", "reference"]
 
 
-def grey_field(rows: int, size: tuple[int, ...], decay: float, spectrum: Spectrum, generator: Generator) -> Tensor:
-    """``[rows, *size]`` in float32: Gaussian Fourier coefficients times max(f · longest side, 1)^−decay, transformed back.
+def gray_field(
+    rows: int, size: tuple[int, ...], decay: float, spectrum: Spectrum, generator: Generator
+) -> Tensor:
+    """Draw smooth random fields.
 
-    f is the radial frequency in cycles per place. ``full`` has the whole spectrum, as the FMix paper describes.
-    ``reference`` reproduces a defect of its published code (2-D only): two rows of the spectrum are taken for the real and the
-    imaginary part, so that the field holds no horizontal frequency above 1.
+    Gaussian Fourier coefficients times max(f · longest side, 1)^−decay are transformed back, where
+    f is the radial frequency in cycles per place.
+
+    Args:
+        rows: Number of fields.
+        size: Their sides.
+        decay: Power by which frequencies fall off.
+        spectrum: ``full`` is the FMix paper's. ``reference`` reproduces a defect of its published
+            code (2-D only): two rows of the spectrum are taken for real and imaginary part, so that
+            the field holds no horizontal frequency above 1.
+        generator: A CPU generator.
+
+    Returns:
+        ``[rows, *size]``, float32.
     """
     axes = list(range(1, len(size) + 1))
     if spectrum == "full":
-        # The transform of white noise has the symmetry of a real field's spectrum. Coefficients drawn freely on the half-plane
-        # lack it on the first and last column, and lose half their energy there: the field would not be isotropic.
+        # White noise has the symmetry of a real field's spectrum. Coefficients drawn freely on the
+        # half-plane lack it on the first and last column: the field would not be isotropic.
         white = torch.randn(rows, *size, generator=generator)
         coefficients = torch.fft.rfftn(white, dim=axes) * _falloff(tuple(size), decay)
     else:
@@ -52,16 +65,26 @@ def _falloff(size: tuple[int, ...], decay: float) -> Tensor:
 
 @register(
     "fmix",
-    shared="pair, grey field, rounding coin",
+    shared="pair, gray field, rounding coin",
     order="masks nest, area ± 1 pixel, both ends exact",
     examples=({}, {"decay": 1.5}, {"softness": 0.3}),
 )
 @dataclass(frozen=True, kw_only=True)
 class FMix(PairMethod):
-    """x̂_k takes the λ_k·N brightest places of one smooth random field from x'; signals, images and volumes.
+    """FMix: x̂_k takes the λ_k·N brightest places of one smooth random field from x'.
 
-    ``decay`` is the power by which frequencies fall off; ``softness`` (0 … 0.5) turns the edge of the mask into a ramp;
-    ``spectrum="reference"`` reproduces a defect of the published code, for comparison.
+    For signals, images and volumes.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        decay: Power by which frequencies of the field fall off.
+        softness: Width of the ramp at the edge of the mask, in [0, 0.5]; 0 is a step.
+        spectrum: ``full``, or ``reference`` for a defect of the published code.
     """
 
     decay: float = 3.0
@@ -77,9 +100,13 @@ class FMix(PairMethod):
         check_spatial(x, "FMix")
         size = x.shape[2:]
         if self.spectrum == "reference" and (len(size) != 2 or size[0] < 2):
-            raise ValueError(f"spectrum='reference' needs images with at least 2 rows, got x of shape {list(x.shape)}")
+            raise ValueError(
+                f"spectrum='reference' needs images of at least 2 rows, got x {list(x.shape)}"
+            )
         rows = self.rows(x, lam)
-        field = grey_field(rows, size, self.decay, self.spectrum, generator)
+        field = gray_field(rows, size, self.decay, self.spectrum, generator)
         round_up = torch.rand(rows, generator=generator) < 0.5
         partner, rank, count = uploaded(x.device, partner, *ranks(field, lam, round_up))
-        return MaskPlan(partner=partner, share=masks_of_ranks(rank, count, self.softness), size=size)
+        return MaskPlan(
+            partner=partner, share=masks_of_ranks(rank, count, self.softness), size=size
+        )

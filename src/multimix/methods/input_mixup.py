@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from ..plan import PairPlan, SharePlan
+from ..core.plan import PairPlan, SharePlan
 from .base import PairMethod
 from .registry import register
 
@@ -19,9 +19,16 @@ from .registry import register
 )
 @dataclass(frozen=True, kw_only=True)
 class InputMixup(PairMethod):
-    """x̂_k = (1 − λ_k) x + λ_k x', for samples of any shape."""
+    """Input mixup: x̂_k = (1 − λ_k) x + λ_k x', for samples of any shape.
 
-    needs_shape_only = True
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+    """
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         return SharePlan(partner=partner, share=lam, size=x.shape[2:])

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from ..plan import PairPlan, SharePlan
-from .base import PairMethod, Traits
+from ..core.plan import PairPlan, SharePlan
+from .base import PairMethod, Traits, checked_layers
 from .registry import register
 
 
@@ -17,17 +17,23 @@ from .registry import register
     shared="pair, layer, the trunk's forward pass",
     order="one segment in hidden space",
     examples=({"layers": (None, "body")},),
-    recipe={"layers": ("stage1", "stage2")},
-    # At the input it would be mixup.
-    small={"layers": ("stage1", "stage2")},
 )
 @dataclass(frozen=True, kw_only=True)
 class ManifoldMixup(PairMethod):
-    """ĥ_k = (1 − λ_k) h(x) + λ_k h(x') at one of ``layers``, drawn uniformly for each batch and shared by all k.
+    """Manifold mixup: ĥ_k = (1 − λ_k) h(x) + λ_k h(x') at one layer, drawn for each batch.
 
-    Layers are named as in ``model.named_modules()``; None is the input. What a layer puts out is mixed, so name modules that
-    carry the whole signal (the end of a stage, not a branch beside a skip connection). Layers up to it run once on B
-    samples, the rest on K·B. Use it through :func:`multimix.mixed_logits`.
+    The output of a layer is mixed, so name modules that carry the whole signal (the end of a stage,
+    not a branch beside a skip connection). Layers before it run once on B samples, the rest on K·B.
+    Use it with :func:`multimix.mixed_forward`.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        layers: Names as in ``model.named_modules()``; None is the input.
     """
 
     alpha: float = 2.0
@@ -35,14 +41,7 @@ class ManifoldMixup(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.layers, str) or len(self.layers) == 0:
-            raise ValueError(f"layers must be a tuple of layer names, such as ('layer1', 'layer2'), got {self.layers!r}")
-        if not all(layer is None or isinstance(layer, str) for layer in self.layers):
-            raise ValueError(
-                "layers are names from model.named_modules(), not numbers, and None for the input, such as (None, 'layer1'), "
-                f"got {self.layers!r}"
-            )
-        object.__setattr__(self, "layers", tuple(self.layers))
+        object.__setattr__(self, "layers", checked_layers(self.layers, allow_input=True))
 
     @property
     def traits(self) -> Traits:

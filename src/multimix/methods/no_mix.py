@@ -4,21 +4,25 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from ..plan import PairPlan
-from ..sampling import check_path_options
-from .base import Method, Traits, unmixed_plan
+from ..core.checks import check_whole
+from ..core.plan import PairPlan, unmixed_plan
+from .base import Method, Traits
 from .registry import register
 
 
 @register("none", layout="any", summary="no mixing")
 @dataclass(frozen=True, kw_only=True)
 class NoMix(Method):
-    """The batch as it is, B rows for every ``k``: K equal copies would have the same mean loss at K times the cost."""
+    """No mixing: the batch as it is, with B rows for every ``k``.
+
+    Args:
+        k: Ignored. K equal copies would have the same mean loss at K times the cost.
+    """
 
     k: int = 1
 
     def __post_init__(self) -> None:
-        check_path_options(self.k, 0, "iid")
+        check_whole("k", self.k)
 
     @property
     def traits(self) -> Traits:

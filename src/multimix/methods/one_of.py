@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from ..checks import check_share
-from ..plan import PairPlan
-from ..sampling import resolved
+from ..core.checks import check_share
+from ..core.plan import PairPlan
+from ..core.sampling import make_generator
 from .base import Method, Traits, trained_parameters
 
 Item = TypeVar("Item")
@@ -19,10 +19,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class OneOf(Method):
-    """Each batch is mixed by one of ``methods``, drawn with ``probabilities`` (equal if left out).
+    """Mix each batch by one of several methods.
 
-    What the probabilities leave to 1 is the chance of no mixing. Methods may differ in k: a batch then has as many rows as
-    the drawn method makes.
+    Args:
+        methods: Methods, which may differ in k: a batch has as many rows as the drawn method makes.
+        probabilities: One per method, equal if None. The rest to 1 is the chance of no mixing.
     """
 
     name = "one_of"
@@ -32,45 +33,72 @@ class OneOf(Method):
     def __post_init__(self) -> None:
         methods = tuple(self.methods) if isinstance(self.methods, Iterable) else ()
         if len(methods) == 0 or not all(isinstance(method, Method) for method in methods):
-            raise ValueError(f"methods must be a tuple of one or more mixing methods, got {self.methods!r}")
+            raise ValueError(
+                f"methods must be a tuple of one or more mixing methods, got {self.methods!r}"
+            )
         probabilities = self.probabilities
-        probabilities = tuple(1 / len(methods) for _ in methods) if probabilities is None else tuple(probabilities)
+        probabilities = (
+            tuple(1 / len(methods) for _ in methods)
+            if probabilities is None
+            else tuple(probabilities)
+        )
         if len(probabilities) != len(methods):
-            raise ValueError(f"{len(methods)} methods need as many probabilities, got {len(probabilities)}")
+            raise ValueError(
+                f"{len(methods)} methods need as many probabilities, got {len(probabilities)}"
+            )
         for probability in probabilities:
             check_share("probabilities", probability)
         if sum(probabilities) > 1 + 1e-9:
             raise ValueError(f"probabilities must sum to at most 1, got {sum(probabilities)}")
         object.__setattr__(self, "methods", methods)
         object.__setattr__(self, "probabilities", probabilities)
-        accepts, needs, mixes_at, own_loss = zip(*(method.traits for method in methods), strict=True)
-        own = next((words for words in own_loss if words), None)
-        object.__setattr__(self, "layout", "images" if any(one.layout == "images" for one in methods) else methods[0].layout)
-        object.__setattr__(self, "_traits", Traits(_union(accepts), _union(needs), _union(mixes_at), own))
+        traits = [method.traits for method in methods]
+        own_loss = next((one.own_loss for one in traits if one.own_loss), None)
+        layouts = [method.layout for method in methods]
+        object.__setattr__(self, "layout", "images" if "images" in layouts else layouts[0])
+        joined = Traits(
+            _union(one.accepts for one in traits),
+            _union(one.needs for one in traits),
+            _union(one.mixes_at for one in traits),
+            own_loss,
+        )
+        object.__setattr__(self, "_traits", joined)
 
     @property
     def modules(self) -> nn.ModuleDict:
-        return nn.ModuleDict({str(i): method.modules for i, method in enumerate(self.methods) if len(method.modules) > 0})
+        return nn.ModuleDict(
+            {
+                str(i): method.modules
+                for i, method in enumerate(self.methods)
+                if len(method.modules) > 0
+            }
+        )
 
     def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
-        return replace(self, methods=tuple(one.bind(model, images, **options) for one in self.methods))
+        return replace(
+            self, methods=tuple(one.bind(model, images, **options) for one in self.methods)
+        )
 
     def after_step(self, model: nn.Module) -> None:
         # Methods may share a network, for which there is one step.
-        for method in {tuple(map(id, trained_parameters(method))): method for method in self.methods}.values():
+        for method in {
+            tuple(map(id, trained_parameters(method))): method for method in self.methods
+        }.values():
             method.after_step(model)
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         assert self.probabilities is not None
-        generator = resolved(generator)
+        generator = make_generator(generator)
         edges = list(accumulate(self.probabilities))
         if edges[-1] > 1 - 1e-9:
             edges[-1] = 1.0  # rounding must not leave a gap below 1
-        drawn = bisect_right(edges, float(torch.rand((), generator=generator, dtype=torch.float64, device="cpu")))
+        drawn = bisect_right(
+            edges, float(torch.rand((), generator=generator, dtype=torch.float64, device="cpu"))
+        )
         return self.methods[drawn].choose(generator=generator) if drawn < len(edges) else None
 
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
-        raise AssertionError("OneOf is never drawn itself: choose() hands out one of its methods")
+        raise AssertionError("choose() returns one of the methods, which is drawn instead")
 
 
 def _union(groups: Iterable[tuple[Item, ...]]) -> tuple[Item, ...]:

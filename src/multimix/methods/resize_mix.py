@@ -5,10 +5,10 @@ from typing import Literal
 
 from torch import Generator, Tensor
 
-from ..checks import Range, between, check_spatial, checked_range
-from ..geometry.boxes import Grid, random_boxes, random_center
-from ..geometry.resized import Resize, ResizedPlan, roaming_boxes
-from ..plan import PairPlan
+from ..core.checks import Range, between, check_spatial, checked_range
+from ..core.plan import PairPlan
+from ..geometry.boxes import Grid, centered_boxes, random_center
+from ..geometry.resized import Resize, ResizedPlan, uniform_boxes
 from .base import PairMethod
 from .registry import register
 
@@ -26,18 +26,32 @@ Place = Literal["anywhere", "shift", "clip"]
         {"box": "shift", "resize": "bilinear"},
         {"resize": "bilinear"},
     ),
-    exceptions={"partner at 1": "clipped boxes lose what falls outside; the others give the end point"},
+    exceptions={
+        "partner at 1": "clipped boxes lose what falls outside; the others give the end point"
+    },
 )
 @dataclass(frozen=True, kw_only=True)
 class ResizeMix(PairMethod):
-    """x̂_k is all of x' resized into box k, and x outside; sides of the boxes are τ_k times the image's, areas λ_k = τ_k^d.
+    """ResizeMix: x̂_k is all of x' resized into box k, and x outside.
 
-    The K scales τ_1 < … < τ_K are the path, stretched over ``scale``: uniform on it with α = 1, as published. With
-    ``scale=None`` the path is that of the areas λ_k themselves, as in CutMix; a ``lam`` handed to ``plan`` always is.
+    Sides of the boxes are τ_k times the image's, areas λ_k = τ_k^d. All boxes hold one uniformly
+    drawn point. The target follows the realized area.
 
-    All boxes hold one uniformly drawn point. ``box="anywhere"`` makes every position inside the image equally likely; ``shift``
-    and ``clip`` (the published code, with ``grid="integer"``) centre boxes there and slide them inside or cut them off, as in
-    :class:`multimix.CutMix`. ``resize`` is nearest or bilinear. The target follows the realised area.
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        scale: Range of the K scales τ_k, which are the path stretched over it: uniform for α = 1,
+            as published. None makes the path that of the areas λ_k, as in CutMix. A ``lam`` passed
+            to ``plan`` is always areas.
+        box: ``anywhere`` makes all positions inside the image equally likely. ``shift`` and
+            ``clip`` (the published code, with ``grid="integer"``) center boxes at the point and
+            move them inside or cut them off.
+        grid: ``continuous`` or ``integer``, as in :class:`multimix.CutMix`.
+        resize: ``nearest`` or ``bilinear``.
     """
 
     scale: Range | None = (0.1, 0.8)
@@ -50,8 +64,8 @@ class ResizeMix(PairMethod):
         if self.scale is not None:
             object.__setattr__(self, "scale", checked_range("scale", self.scale, 0, 1))
 
-    def path(self, x: Tensor, generator: Generator) -> Tensor:
-        path = super().path(x, generator)
+    def draw_path(self, x: Tensor, generator: Generator) -> Tensor:
+        path = super().draw_path(x, generator)
         return path if self.scale is None else between(self.scale, path) ** (x.ndim - 2)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
@@ -59,7 +73,9 @@ class ResizeMix(PairMethod):
         size = x.shape[2:]
         rows = self.rows(x, lam)
         if self.box == "anywhere":
-            low, high = roaming_boxes(lam, random_center(rows, size, "continuous", generator), size)
+            point = random_center(rows, size, "continuous", generator)
+            low, high = uniform_boxes(lam, point, size)
         else:
-            low, high = random_boxes(lam, rows, size, self.box, self.grid, generator)
+            center = random_center(rows, size, self.grid, generator)
+            low, high = centered_boxes(lam, center, size, self.box, self.grid)
         return ResizedPlan(partner=partner, low=low, high=high, size=size, resize=self.resize)

@@ -1,34 +1,35 @@
-"""SAGE (Ma et al., 2022): K soft masks by saliency over a partner that one translation has brought out of the sample's way."""
+"""SAGE (Ma et al., 2022): K soft masks by saliency, over a translated partner."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ..batch import Batch, Criterion, Mixed
-from ..checks import check_number, check_share, check_spatial, checked_saliency, is_whole
-from ..devices import uploaded
-from ..geometry.translated import (
-    TranslatedPlan,
-    best_shift,
-    by_cell,
-    cell_sides,
-    pooled,
-    random_shifts,
-    ratio_to_moved,
-    smooth_maps,
+from ..core.batch import Batch, MixedBatch
+from ..core.checks import (
+    can_inspect,
+    check_number,
+    check_share,
+    check_spatial,
+    checked_saliency,
+    is_whole,
 )
-from ..plan import PairPlan
-from ..precision import float32_or_better
-from ..saliency import clean_logits, clean_pass
+from ..core.compiled import has_numba, load_kernels
+from ..core.devices import float32_or_better, uploaded, widest_float
+from ..core.losses import Criterion
+from ..core.plan import PairPlan
+from ..core.saliency import clean_logits, clean_pass
+from ..geometry.translated import TranslatedPlan, smooth_maps, translated
 from .base import PairMethod, Traits
-from .registry import Look, register
+from .registry import register
 
 SaliencyMode = Literal["train", "eval"]
 Search = Literal["cells", "pixels"]
+MAX_CELLS = 32  # along a side, where translations are compared by cells
 
 
 @register(
@@ -48,22 +49,33 @@ Search = Literal["cells", "pixels"]
         "one mask for the batch": "a mask follows its own two maps",
         "a step is K = 1": "the translation is the best for all K steps together",
     },
-    # A hundredth of all translations is thousands at this size, each tried at every position of the slider: at most 200.
-    look=Look(lambda side: {"positions": min(0.01, 200 / (2 * side - 1) ** 2)}),
 )
 @dataclass(frozen=True, kw_only=True)
 class SAGE(PairMethod):
-    """x̂_k = M_k ⊙ x + (1 − M_k) ⊙ τ(x'), M_k = S_k / (S_k + S'_k): the share of x is ρ_k s against (1 − ρ_k) τ(s').
+    """SAGE: x̂_k = M_k ⊙ x + (1 − M_k) ⊙ τ(x'), M_k = ρ_k s / (ρ_k s + (1 − ρ_k) τ(s')).
 
-    ρ_k = ``bound`` · (1 − λ_k). s is the gradient's mean absolute value over channels, blurred by a Gaussian of ``blur_size``
-    places and width ``blur_sigma``, with sum 1. One translation τ per pair serves all K: of a random share ``positions`` of all,
-    and of none if ``stay``, the one under which most saliency is seen, summed over k, the first of several. Where τ(x') has
-    nothing to show x stays. ``search="cells"`` compares translations on maps pooled to at most 32 cells a side, each brought to
-    the next whole cell; ``"pixels"`` on the maps as they are, as published, which is the same up to 32 places a side.
+    ρ_k = ``bound`` · (1 − λ_k), and s is the blurred gradient's mean absolute value over channels,
+    with sum 1. One translation τ per pair serves all K: the candidate that shows most saliency,
+    summed over k. Where τ(x') leaves a gap, x stays.
 
-    With ``update_ratio`` u below 1 the loss is (1 − u) times the clean one and u times the mixed one, by
-    :func:`multimix.mixed_loss`. ``saliency_mode="train"`` asks the model in the mode it is in, as the authors do, so batch norm
-    sees the clean batch, too; ``"eval"`` leaves no trace in it.
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        bound: Largest weight ρ of the sample.
+        positions: Share of all translations that are drawn as candidates.
+        stay: Also consider not translating.
+        search: ``cells`` compares translations on maps pooled to at most 32 cells a side;
+            ``pixels`` on the maps themselves, as published. Both agree up to 32 places a side.
+        blur_size: Odd number of places of the Gaussian; 1 does not blur.
+        blur_sigma: Its width in places.
+        update_ratio: u in (0, 1]. Below 1 the loss is (1 − u) times the clean loss and u times the
+            mixed one.
+        saliency_mode: ``train`` runs the model in the mode it is in, as the authors do, so batch
+            norm sees the clean batch. ``eval`` leaves the model unchanged.
     """
 
     bound: float = 0.6
@@ -85,33 +97,42 @@ class SAGE(PairMethod):
         check_blur(self.blur_size, self.blur_sigma)
         if self.update_ratio < 1 and self.saliency_mode == "eval":
             raise ValueError(
-                f"saliency_mode='eval' makes no clean loss, which update_ratio={self.update_ratio:g} needs: use 'train'"
+                f"update_ratio={self.update_ratio:g} needs a clean loss, which "
+                "saliency_mode='eval' does not compute: use 'train'"
             )
 
     @property
     def traits(self) -> Traits:
-        own = f"adds a clean loss of weight {1 - self.update_ratio:g}" if self.update_ratio < 1 else None
+        own = (
+            f"adds a clean loss of weight {1 - self.update_ratio:g}"
+            if self.update_ratio < 1
+            else None
+        )
         return self._traits._replace(own_loss=own)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "saliency" in batch.given:
-            return {"clean_logits": clean_logits(batch.model, batch.x, batch.output)} if self.update_ratio < 1 else {}
+            return (
+                {"clean_logits": clean_logits(batch.model, batch.x, batch.output)}
+                if self.update_ratio < 1
+                else {}
+            )
         training = self.saliency_mode == "train"
         clean = clean_pass(batch.model, batch.x, batch.y, training=training, output=batch.output)
         saliency = {"saliency": float32_or_better(clean.gradient).abs().mean(1)}
         return {**saliency, "clean_logits": clean.logits} if self.update_ratio < 1 else saliency
 
-    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
-        value = super().loss(batch, mixed, criterion)
-        if self.update_ratio == 1:
+    def loss(self, mixed: MixedBatch, criterion: Criterion) -> Tensor:
+        value = self.update_ratio * super().loss(mixed, criterion)
+        if self.update_ratio == 1 or not mixed.is_first:
             return value
-        value = self.update_ratio * value
-        if mixed.first:
-            logits = batch.given["clean_logits"]
-            value = value + (1 - self.update_ratio) * criterion(logits, batch.target_rows(logits.shape[1]))
-        return value
+        logits = mixed.batch.given["clean_logits"]
+        clean = criterion(logits, mixed.batch.target_rows(logits.shape[1]))
+        return value + (1 - self.update_ratio) * clean
 
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor) -> PairPlan:
+    def build(
+        self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor
+    ) -> PairPlan:
         check_spatial(x, "SAGE")
         size = x.shape[2:]
         count = max(1, int(self.positions * math.prod(2 * side - 1 for side in size)))
@@ -119,20 +140,101 @@ class SAGE(PairMethod):
         if self.stay:
             shifts = [(0,) * len(size), *shifts]
         sides = cell_sides(size) if self.search == "cells" else (1,) * len(size)
-        tried = by_cell(shifts, sides)
-        partner, rho, table, itself = uploaded(
-            x.device, partner, self.bound * (1 - lam), torch.tensor(list(tried.values())), partner == torch.arange(len(x))
+        candidates = by_cell(shifts, sides)
+        partner, rho, table, is_own_partner = uploaded(
+            x.device,
+            partner,
+            self.bound * (1 - lam),
+            torch.tensor(list(candidates.values())),
+            partner == torch.arange(len(x)),
         )
-        own = smooth_maps(checked_saliency(saliency, x), self.blur_size, self.blur_sigma)
-        coarse = pooled(own, sides)
-        best = table[best_shift(coarse, coarse[partner], rho, list(tried))]
-        shift = torch.where(itself.unsqueeze(1), 0, best)  # a sample that is its own partner stays as it is
+        maps = smooth_maps(checked_saliency(saliency, x), self.blur_size, self.blur_sigma)
+        coarse = pooled(maps, sides)
+        best = table[best_shift(coarse, coarse[partner], rho, list(candidates))]
+        shift = torch.where(is_own_partner.unsqueeze(1), 0, best)
+        ratio = maps / translated(maps[partner].unsqueeze(1), shift).squeeze(1)
         odds = (rho / (1 - rho)).float()
-        return TranslatedPlan(partner=partner, size=size, odds=odds, ratio=ratio_to_moved(own, partner, shift), shift=shift)
+        return TranslatedPlan(partner=partner, size=size, odds=odds, ratio=ratio, shift=shift)
+
+
+def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tuple[int, ...]]:
+    """Draw ``count`` different translations, uniform among all that leave an overlap."""
+    sides = [2 * side - 1 for side in size]
+    drawn = torch.randperm(math.prod(sides), generator=generator, device="cpu")[:count].numpy()
+    axes = zip(np.unravel_index(drawn, sides), sides, strict=True)
+    along = [(places - side // 2).tolist() for places, side in axes]
+    return list(zip(*along, strict=True))
+
+
+def cell_sides(size: torch.Size) -> tuple[int, ...]:
+    """Return the places per cell along each axis, for at most ``MAX_CELLS`` cells."""
+    return tuple(-(-side // MAX_CELLS) for side in size)
+
+
+def pooled(values: Tensor, sides: tuple[int, ...]) -> Tensor:
+    """Sum ``values [B, *size]`` over cells with ``sides``; the last of an axis may be shorter."""
+    for axis, side in enumerate(sides, start=1):
+        count = -(-values.shape[axis] // side)
+        missing = count * side - values.shape[axis]
+        values = torch.nn.functional.pad(values, (0, 0) * (values.ndim - axis - 1) + (0, missing))
+        values = torch.unflatten(values, axis, (count, side)).sum(axis + 1)
+    return values
+
+
+def by_cell(
+    shifts: list[tuple[int, ...]], sides: tuple[int, ...]
+) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Map translations in whole cells to the first of ``shifts`` that each one stands for."""
+    first: dict[tuple[int, ...], tuple[int, ...]] = {}
+    cells = np.round(np.array(shifts) / sides).astype(int).tolist()
+    for cell, shift in zip(cells, shifts, strict=True):
+        first.setdefault(tuple(cell), shift)
+    return first
+
+
+def best_shift(
+    maps: Tensor, pair_maps: Tensor, rho: Tensor, shifts: list[tuple[int, ...]]
+) -> Tensor:
+    """Find the translation of the partner's map that shows most saliency.
+
+    Visible at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) s', summed over
+    places and k. A translation changes b (b − a) / (a + b), summed over the places it covers.
+
+    Args:
+        maps: ``[B, *size]``, the samples' maps.
+        pair_maps: ``[B, *size]``, their partners' maps.
+        rho: ``[K, 1 or B]`` weights of the sample.
+        shifts: Candidate translations.
+
+    Returns:
+        ``[B]``: the index of the first best candidate.
+    """
+    if can_inspect(maps) and has_numba():
+        kernels = load_kernels("multimix.methods.sage_kernel", "SAGE")
+        gains: Tensor = kernels.gains(maps, pair_maps, rho, shifts)
+        return gains.argmax(0)
+    rho = rho.float().to(maps.device)
+    rho = rho.reshape(*rho.shape, *[1] * (maps.ndim - 1))
+    a, b = rho * maps, (1 - rho) * pair_maps
+    axes, wide = (0, *range(2, a.ndim)), widest_float(maps.device)
+    sums = [_gain(*_overlap(a, b, shift)).sum(axes, dtype=wide) for shift in shifts]
+    return torch.stack(sums).argmax(0)
+
+
+def _gain(a: Tensor, b: Tensor) -> Tensor:
+    return (b - a) * b / (a + b).clamp(min=torch.finfo(a.dtype).tiny)
+
+
+def _overlap(a: Tensor, b: Tensor, shift: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The places of ``a [K, B, *size]`` that ``b``, moved by ``shift``, covers, and those of b."""
+    for axis, offset in enumerate(shift, start=2):
+        count = a.shape[axis] - abs(offset)
+        a, b = a.narrow(axis, max(0, offset), count), b.narrow(axis, max(0, -offset), count)
+    return a, b
 
 
 def check_blur(length: int, sigma: float) -> None:
     """Raise ValueError unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
     if not is_whole(length) or length < 1 or length % 2 == 0:
-        raise ValueError(f"blur_size must be an odd number of places, 1 for no blur, got {length!r}")
+        raise ValueError(f"blur_size must be an odd integer, 1 for no blur, got {length!r}")
     check_number("blur_sigma", sigma, above=0)

@@ -9,51 +9,71 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from ..checks import check_choice, check_spatial, checked_numbers, checked_saliency, per_channel
-from ..devices import widest_float
+from ..core.checks import (
+    check_channels,
+    check_choice,
+    check_spatial,
+    checked_numbers,
+    checked_saliency,
+    per_channel,
+)
+from ..core.compiled import has_numba, load_kernels
+from ..core.devices import widest_float
+from ..core.mixing import is_plain_cpu
+from ..core.plan import PairPlan
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
-from ..mixing import can_write_in_place
-from ..plan import PairPlan
 from .base import PairMethod, Traits
 from .registry import register
 
 SURROUNDS = (12, 24, 48, 28, 56, 112)
 """How far the six surrounds reach, in places."""
 
-# Of a map in 0 … 2: far above what rounding does, so that places which are equally salient tie, far below what anybody can see.
+RED_GREEN_BLUE = (0.299, 0.587, 0.114)
+"""Weights of the channels of a grey image."""
+
 DIGITS = 9
+"""Maps are rounded to that many digits, so that equally salient places tie."""
 
 
-def fine_saliency(x: Tensor, *, mean: float | tuple[float, ...] = 0.0, std: float | tuple[float, ...] | None = None) -> Tensor:
-    """``[B, *size]``, 0 … 2: how much each place of ``x [B, C, *size]`` is brighter or darker than what surrounds it.
+def fine_saliency(
+    x: Tensor,
+    *,
+    mean: float | tuple[float, ...] = 0.0,
+    std: float | tuple[float, ...] | None = None,
+) -> Tensor:
+    """Compute how much each place is brighter or darker than its surroundings.
 
-        on_n = max(g − s_n, 0),  off_n = max(s_n − g, 0),  S = Σ on_n / max Σ on_n + Σ off_n / max Σ off_n
+        on_n = max(g − s_n, 0),  off_n = max(s_n − g, 0)
+        S = Σ on_n / max Σ on_n + Σ off_n / max Σ off_n
 
-    g is the grey image (0.299 R + 0.587 G + 0.114 B for three channels, else their mean), blurred twice by [1, 2, 1]/4 along each
-    axis; s_n is the mean of the places from −n + 1 to n around, clipped at the border, without the place itself. A part that is
-    0 everywhere stays 0, so a constant image has a map of zeros. Signals, images and volumes.
+    g is the grey image (0.299 R + 0.587 G + 0.114 B for three channels, else their mean), blurred
+    twice by [1, 2, 1]/4 along each axis; s_n is the mean of the places from −n + 1 to n around,
+    clipped at the border, without the place itself. A constant image has a map of zeros.
 
-    ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels; without ``std`` each sample is stretched to
-    0 … 1, which weighs the channels as they come. Detached, in float64 where the device has it.
+    Args:
+        x: ``[B, C, *size]``, signals, images or volumes.
+        mean: Mean that ``x`` was normalized with.
+        std: Standard deviation that ``x`` was normalized with. None stretches each sample to 0 … 1.
+
+    Returns:
+        ``[B, *size]`` in 0 … 2, detached, in float64 where the device has it.
     """
     x = x.detach()
     x = x if x.dtype == torch.float64 else x.float()
-    if x.ndim < 5 and can_write_in_place(x):
+    if x.ndim < 5 and is_plain_cpu(x) and has_numba():
         return _compiled_maps(x, mean, std)
-    # Volumes on the CPU one by one; an accelerator is told everything once.
+    # One by one on the CPU, at once on a GPU.
     parts = torch.split(x, 1 if x.device.type == "cpu" else len(x))
-    return torch.cat([_map(_blurred(_blurred(_grey(part.to(widest_float(x.device)), mean, std)))) for part in parts])
+    wide = widest_float(x.device)
+    return torch.cat([_map(_blurred(_blurred(_grey(part.to(wide), mean, std)))) for part in parts])
 
 
 def peaks(saliency: Tensor) -> Tensor:
-    """``[B, d]``: the first place, row by row, at which each map ``[B, *size]`` is highest; the middle of a map that is even."""
+    """Return ``[B, d]``: the first maximum of each map, the middle of a constant one."""
     size = saliency.shape[1:]
     flat = saliency.flatten(1)
-    # On the CPU torch takes five times as long as numpy.
-    first = torch.from_numpy(flat.numpy().argmax(1)) if can_write_in_place(flat) else flat.argmax(1)
-    even = first == 0  # as it is in an even map, and hardly ever in another; an accelerator is not asked, which would stall it
-    if not flat.is_cpu or bool(even.any()):
-        even = even & (flat.amin(1) == flat[:, 0])
+    first = flat.argmax(1)
+    even = flat.amin(1) == flat.amax(1)
     place = []
     for side in reversed(size):
         place.append(torch.where(even, side // 2, first % side))
@@ -61,31 +81,38 @@ def peaks(saliency: Tensor) -> Tensor:
     return torch.stack(place[::-1], 1)
 
 
-def _compiled_maps(x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None) -> Tensor:
+def _compiled_maps(
+    x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None
+) -> Tensor:
     """The maps of signals and images on the CPU."""
-    from .fine_saliency_kernel import fine_maps
-
-    x = x.contiguous()
+    kernels = load_kernels("multimix.methods.fine_saliency_kernel", "fine_saliency")
     images = x if x.ndim == 4 else x.unsqueeze(2)  # a signal is one row
-    low, span = x.new_zeros(len(x)), x.new_ones(len(x))
-    scale, shift = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
+    channels = x.shape[1]
+    share = torch.tensor(
+        RED_GREEN_BLUE if channels == 3 else (1 / channels,) * channels,
+        dtype=torch.float64,
+        device="cpu",
+    )
     if std is None:
-        low, high = (found.double() for found in (x.flatten(1).amin(1), x.flatten(1).amax(1)))
-        span = (high - low).clamp(min=1e-300)  # as little as can be divided by
+        low, high = (end.double() for end in (x.flatten(1).amin(1), x.flatten(1).amax(1)))
+        span = (high - low).clamp(min=1e-300)  # 255 divided by it is finite
+        weight = 255 * share / span[:, None]
     else:
-        scale, shift = (
-            per_channel(name, value, x).flatten().expand(x.shape[1]) for name, value in (("std", std), ("mean", mean))
-        )
-    return fine_maps(images, low, span, scale, shift, _surrounds(x.shape[2:]), DIGITS).reshape(len(x), *x.shape[2:])
+        check_channels("mean", mean, x)  # it shifts all places alike, which changes no contrast
+        low = torch.zeros(len(x), dtype=torch.float64)
+        scale = per_channel("std", std, x).flatten()
+        weight = (255 * share * scale).expand(len(x), channels)
+    maps: Tensor = kernels.fine_maps(images, low, weight, _surrounds(x.shape[2:]), DIGITS)
+    return maps.reshape(len(x), *x.shape[2:])
 
 
 def _surrounds(size: torch.Size) -> Counter[int]:
-    """How far surrounds reach, and how often: one that reaches over all of the image is the same for every n."""
+    """How far surrounds reach, and how often: larger than the image they are all the same."""
     return Counter(min(n, max(size)) for n in SURROUNDS)
 
 
 def _map(grey: Tensor) -> Tensor:
-    """S of blurred grey images ``[B, *size]``; the sum over a surround is read off the integral image at its corners."""
+    """S of blurred grey images ``[B, *size]``, with sums over surrounds from the integral image."""
     size = grey.shape[1:]
     surrounds = _surrounds(size)
     margin = max(surrounds)
@@ -98,30 +125,36 @@ def _map(grey: Tensor) -> Tensor:
     for reach, count in surrounds.items():
         rest, area = integral, torch.ones((), dtype=grey.dtype, device=grey.device)
         for axis, side in enumerate(size, 1):
-            rest = rest.narrow(axis, margin + reach + 1, side) - rest.narrow(axis, margin - reach + 1, side)
+            end, begin = margin + reach + 1, margin - reach + 1
+            rest = rest.narrow(axis, end, side) - rest.narrow(axis, begin, side)
             place = torch.arange(side, device=grey.device)
-            area = area.unsqueeze(-1) * ((place + reach + 1).clamp(max=side) - (place - reach + 1).clamp(min=0))
-        # Of a single place there is no surround: 0 / 1 instead of 0 / 0.
+            length = (place + reach + 1).clamp(max=side) - (place - reach + 1).clamp(min=0)
+            area = area.unsqueeze(-1) * length
+        # A single place has no surround: 0 / 1 instead of 0 / 0.
         contrast = grey - (rest - grey) / (area - 1).clamp(min=1)
         on.add_(contrast.clamp(min=0), alpha=count)
         off.sub_(contrast.clamp(max=0), alpha=count)
     return (_to_one(on) + _to_one(off)).round(decimals=DIGITS)
 
 
-def _grey(x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None) -> Tensor:
-    """``[B, *size]``: brightness in 0 … 255, shifted so that the darkest place of each sample is 0."""
+def _grey(
+    x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None
+) -> Tensor:
+    """``[B, *size]``: brightness in 0 … 255, shifted to 0 at each sample's darkest place."""
     if std is None:
         axes = list(range(1, x.ndim))
         low, high = x.amin(axes, keepdim=True), x.amax(axes, keepdim=True)
         x = (x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)
     else:
         x = x * per_channel("std", std, x) + per_channel("mean", mean, x)
-    red_green_blue = x.unbind(1)
-    if len(red_green_blue) == 3:
-        grey = 255 * (0.299 * red_green_blue[0] + 0.587 * red_green_blue[1] + 0.114 * red_green_blue[2])
+    if x.shape[1] == 3:
+        red, green, blue = (
+            weight * channel for weight, channel in zip(RED_GREEN_BLUE, x.unbind(1), strict=True)
+        )
+        grey = 255 * (red + green + blue)
     else:
         grey = 255 * x.mean(1)
-    # Only differences count. Of a constant image they shall be 0 and not what rounding leaves, which would be blown up to 1.
+    # Subtract the minimum so that constant images are exactly 0.
     return grey - grey.amin(list(range(1, grey.ndim)), keepdim=True)
 
 
@@ -148,7 +181,12 @@ SaliencyMap = Literal["fine", "gradient"]
     published={"beta": "alpha"},
     shared="pair, the partner's most salient place",
     order='boxes nest; both ends with `box="shift"`',
-    examples=({}, {"box": "shift", "grid": "continuous"}, {"reference": True}, {"saliency_from": "gradient"}),
+    examples=(
+        {},
+        {"box": "shift", "grid": "continuous"},
+        {"reference": True},
+        {"saliency_from": "gradient"},
+    ),
     exceptions={
         "partner at 1": "clipped boxes lose what falls outside; box='shift' gives the end point",
         "one mask for the batch": "the box follows the partner",
@@ -157,15 +195,26 @@ SaliencyMap = Literal["fine", "gradient"]
 )
 @dataclass(frozen=True, kw_only=True)
 class SaliencyMix(PairMethod):
-    """x̂_k is x' inside box k and x outside, at the same place; the boxes lie around the place where x' is most salient.
+    """SaliencyMix: x̂_k is x' inside box k and x outside, around the most salient place of x'.
 
-    ``saliency_from`` says what salient means: ``fine`` (the paper) is contrast with the surroundings
-    (:func:`multimix.methods.saliency_mix.fine_saliency`) and needs no model, ``gradient`` is the map of
-    :func:`multimix.input_saliency`, and a function makes a map ``[B, *size]`` of ``x [B, C, *size]``. A map handed to ``plan`` as
-    ``saliency=`` is used instead. ``mean`` and ``std`` say how x was normalised; only ``fine`` asks.
+    A map passed to ``plan`` as ``saliency=`` replaces the one of ``saliency_from``.
 
-    Every pair has boxes of its own. ``reference=True`` puts those of all pairs where the partner of the first sample is most
-    salient, as the published code does. ``box`` and ``grid`` are those of :class:`multimix.CutMix`.
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        saliency_from: ``fine`` (the paper) is contrast with the surroundings
+            (:func:`multimix.methods.saliency_mix.fine_saliency`), without a model. ``gradient`` is
+            :func:`multimix.input_saliency`. A function maps ``x [B, C, *size]`` to ``[B, *size]``.
+        reference: Use the place of the first sample's partner for all pairs, as the published code
+            does.
+        box: How boxes end at the border: see :class:`multimix.CutMix`.
+        grid: Grid of the boxes: see :class:`multimix.CutMix`.
+        mean: Mean that ``x`` was normalized with, for ``fine``.
+        std: Standard deviation that ``x`` was normalized with, for ``fine``.
     """
 
     saliency_from: SaliencyMap | Callable[[Tensor], Tensor] = "fine"
@@ -178,7 +227,9 @@ class SaliencyMix(PairMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not callable(self.saliency_from):
-            check_choice("saliency_from", self.saliency_from, (*get_args(SaliencyMap), "a function of x"))
+            check_choice(
+                "saliency_from", self.saliency_from, (*get_args(SaliencyMap), "a function of x")
+            )
         object.__setattr__(self, "mean", checked_numbers("mean", self.mean))
         if self.std is not None:
             object.__setattr__(self, "std", checked_numbers("std", self.std, positive=True))
@@ -186,18 +237,30 @@ class SaliencyMix(PairMethod):
     @property
     def traits(self) -> Traits:
         """It needs ``saliency [B, *size]`` where the gradient of a model is asked for."""
-        return self._traits._replace(needs=("saliency",) if self.saliency_from == "gradient" else ())
+        return self._traits._replace(
+            needs=("saliency",) if self.saliency_from == "gradient" else ()
+        )
 
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor | None = None) -> PairPlan:
+    def build(
+        self,
+        x: Tensor,
+        partner: Tensor,
+        lam: Tensor,
+        *,
+        generator: Generator,
+        saliency: Tensor | None = None,
+    ) -> PairPlan:
         check_spatial(x, "SaliencyMix")
         if x.is_meta:
-            raise ValueError("SaliencyMix looks at the numbers of x, and on the device 'meta' there are none")
+            raise ValueError(
+                "SaliencyMix looks at the numbers of x, and on the device 'meta' there are none"
+            )
         saliency = None if saliency is None else checked_saliency(saliency, x)
-        # All maps and then their peaks by partner, on the CPU: to gather samples, the partner would have to be there first.
+        # Peaks of all samples, then by partner on the CPU: the partner is not on the device yet.
         looked_at = slice(int(partner[0]), int(partner[0]) + 1) if self.reference else slice(None)
         peak = peaks(self._map(x[looked_at]) if saliency is None else saliency[looked_at]).cpu()
         place = (peak if self.reference else peak[partner]).to(lam.dtype)
-        # On the continuous grid places are intervals, and a box around the middle of one holds it as soon as it holds anything.
+        # On the continuous grid places are intervals, and boxes are centered in them.
         center = place if self.grid == "integer" else place + 0.5
         low, high = centered_boxes(lam, center, x.shape[2:], self.box, self.grid)
         return BoxPlan(partner=partner, low=low, high=high, size=x.shape[2:])

@@ -1,4 +1,4 @@
-"""SmoothMix (Lee et al., 2020): a smooth bump of the partner, of K widths around one centre."""
+"""SmoothMix (Lee et al., 2020): a smooth bump of the partner, of K widths around one center."""
 
 import math
 from collections.abc import Sequence
@@ -8,66 +8,78 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ..checks import Range, between, check_spatial, checked_range
-from ..devices import uploaded
-from ..geometry.axes import outer_masks
+from ..core.checks import Range, between, check_spatial, checked_range
+from ..core.devices import uploaded
+from ..core.plan import MaskPlan, PairPlan
 from ..geometry.boxes import random_center
-from ..plan import MaskPlan, PairPlan
+from ..geometry.threshold import outer_masks
 from .base import PairMethod
 from .registry import register
 
-# Of log q: for all that float64 can tell a bump is 1 everywhere below, and above it is 0 beside its centre.
-FLATTEST, SHARPEST = -40.0, 60.0
-STEPS = 64
-CLOSE = 1e-12
-
-
-def bump_masks(q: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
-    """``[K, rows, 1, *size]``, float32: bumps of sharpness ``q [K, rows]`` around ``center [rows, d]``, in shares of the sides.
-
-    A bump of infinite sharpness is 0 everywhere.
-    """
-    return outer_masks(bumps_along(q, center, size))
+# Range of log q: in float64 a flatter bump is 1 everywhere, a sharper one 0 except at its center.
+MIN_LOG_Q, MAX_LOG_Q = -40.0, 60.0
+MAX_NEWTON_STEPS = 64
+TOLERANCE = 1e-12
 
 
 def bumps_along(q: Tensor, center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
-    """``[K, rows, side]``, float32, for each axis: the factors of the bump."""
-    gone = q.isinf()
-    q = torch.where(gone, 0.0, q).unsqueeze(-1)
+    """Compute the factors of Gaussian bumps along each axis.
+
+    Args:
+        q: ``[K, rows]`` sharpness; infinite sharpness is 0 everywhere.
+        center: ``[rows, d]`` in shares of the sides.
+        size: The image's sides.
+
+    Returns:
+        ``[K, rows, side]``, float32, for each axis.
+    """
+    is_zero = q.isinf()
+    q = torch.where(is_zero, 0.0, q).unsqueeze(-1)
     along = [torch.exp(-q * squares).float() for squares in _squares(center, size)]
-    along[0] = along[0].masked_fill(gone.unsqueeze(-1), 0.0)
+    along[0] = along[0].masked_fill(is_zero.unsqueeze(-1), 0.0)
     return along
 
 
 def sharpness(lam: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
-    """``q [K, rows]`` for which the mean of the bump over all places is ``lam [K, rows]``: 0 for 1, infinite for 0.
+    """Solve for the sharpness at which the mean of a bump over all places is λ.
 
-    log mean = log λ, solved for log q by Newton's method inside a bracket, which is halved wherever Newton would leave it. The
-    mean is a product over the axes, so this costs K times the sum of the sides, not their product.
+    log mean = log λ is solved for log q by Newton's method inside a bracket, which is halved where
+    Newton would leave it. The mean is a product over the axes, so the cost is K times the sum of
+    the sides.
+
+    Args:
+        lam: ``[K, 1 or rows]`` means.
+        center: ``[rows, d]`` in shares of the sides.
+        size: The image's sides.
+
+    Returns:
+        ``q [K, rows]``: 0 for λ = 1, infinite for λ = 0.
     """
     squares = _squares(center, size)
-    mean_square, least_square = torch.stack([torch.stack([s.mean(-1), s.amin(-1)]) for s in squares]).sum(0)
-    wanted = lam.clamp(min=torch.finfo(torch.float64).tiny).log() + torch.zeros_like(mean_square)
+    mean_square, least_square = torch.stack(
+        [torch.stack([s.mean(-1), s.amin(-1)]) for s in squares]
+    ).sum(0)
+    log_lam = lam.clamp(min=torch.finfo(torch.float64).tiny).log() + torch.zeros_like(mean_square)
     # A mean of exp(−q D²) lies above exp(−q · mean D²) and below exp(−q · least D²).
-    flat = (-wanted / mean_square).log().clamp(FLATTEST, SHARPEST)
-    sharp = (-wanted / least_square).log().clamp(FLATTEST, SHARPEST)
-    # The bump of mean λ in an image that goes on for ever has q = π / λ^(2/d).
-    log_q = (math.log(math.pi / 2) - 2 / len(size) * wanted).clamp(flat, sharp)
-    found = torch.zeros_like(wanted, dtype=torch.bool)
-    for _ in range(STEPS):
+    flat = (-log_lam / mean_square).log().clamp(MIN_LOG_Q, MAX_LOG_Q)
+    sharp = (-log_lam / least_square).log().clamp(MIN_LOG_Q, MAX_LOG_Q)
+    # The bump of mean λ in an infinite image has q = π / λ^(2/d).
+    log_q = (math.log(math.pi / 2) - 2 / len(size) * log_lam).clamp(flat, sharp)
+    is_solved = torch.zeros_like(log_lam, dtype=torch.bool)
+    for _ in range(MAX_NEWTON_STEPS):
         log_mean, slope = _log_mean(log_q, squares)
-        excess = log_mean - wanted
+        excess = log_mean - log_lam
         too_wide = excess > 0
         flat, sharp = torch.where(too_wide, log_q, flat), torch.where(too_wide, sharp, log_q)
         newton = log_q - excess / slope
         step = torch.where((newton > flat) & (newton < sharp), newton, (flat + sharp) / 2)
-        # Each stops for itself, so that a solution does not depend on what else is solved beside it.
-        found = found | (excess.abs() <= CLOSE) | (sharp - flat <= CLOSE)
-        if bool(found.all()):
+        # Each stops by itself, so that a solution does not depend on the others.
+        is_solved |= (excess.abs() <= TOLERANCE) | (sharp - flat <= TOLERANCE)
+        if bool(is_solved.all()):
             break
-        log_q = torch.where(found, log_q, step)
+        log_q = torch.where(is_solved, log_q, step)
     q = torch.where(lam == 1, 0.0, torch.where(lam == 0, torch.inf, log_q.exp()))
-    # Where two shares are closer than rounding, the solutions may change places.
+    # Solutions of nearly equal shares may be out of order by rounding.
     return q.cummin(0).values
 
 
@@ -77,17 +89,17 @@ def _log_mean(log_q: Tensor, squares: list[Tensor]) -> tuple[Tensor, Tensor]:
     value, slope = torch.zeros_like(q), torch.zeros_like(q)
     for along in squares:
         least = along.amin(-1)
-        beyond = along - least.unsqueeze(-1)
-        # Less the nearest place's, exponents do not underflow along a whole axis.
-        parts = torch.exp(-q.unsqueeze(-1) * beyond)
+        rest = along - least.unsqueeze(-1)
+        # Relative to the nearest place, exponents cannot underflow along a whole axis.
+        parts = torch.exp(-q.unsqueeze(-1) * rest)
         mean = parts.mean(-1)
         value = value + mean.log() - q * least
-        slope = slope - q * (least + (parts * beyond).mean(-1) / mean)
+        slope = slope - q * (least + (parts * rest).mean(-1) / mean)
     return value, slope
 
 
 def _squares(center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
-    """For every axis ``[rows, side]``: the squared distance of the places' middles from the centre."""
+    """For every axis ``[rows, side]``: squared distances of the places from the center."""
     return [
         ((torch.arange(side, dtype=torch.float64) + 0.5) / side - center[:, axis, None]).square()
         for axis, side in enumerate(size)
@@ -96,16 +108,26 @@ def _squares(center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
 
 @register(
     "smoothmix",
-    shared="pair, centre of a Gaussian bump",
+    shared="pair, center of a Gaussian bump",
     order="masks ordered pointwise, mean λ",
     examples=({}, {"width": (0.25, 0.5)}),
 )
 @dataclass(frozen=True, kw_only=True)
 class SmoothMix(PairMethod):
-    """x̂_k = (1 − m_k) x + m_k x', m_k = exp(−D² / 2 w_k²): D is the distance from one uniformly drawn centre, in sides.
+    """SmoothMix: x̂_k = (1 − m_k) x + m_k x', m_k = exp(−D² / 2 w_k²).
 
-    The width w_k is the one for which the mean of m_k is λ_k. With ``width`` the widths are drawn instead, the path stretched
-    over that range: (0.25, 0.5) and α = 1 is the published law. The target always follows the mean of the mask.
+    D is the distance from one uniformly drawn center, in sides. The target follows the mean of the
+    mask.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        width: Range of the widths w_k, which are the path stretched over it: (0.25, 0.5) with α = 1
+            is the published law. None chooses w_k such that the mean of m_k is λ_k.
     """
 
     width: float | Range | None = None
@@ -126,9 +148,13 @@ class SmoothMix(PairMethod):
     ) -> PairPlan:
         if lam is not None or self.width is None:
             return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
-        partner = self.pairs(x, partner, generator)
-        width = between(checked_range("width", self.width, 0, math.inf), self.path(x, generator))
-        return self._plan(x, partner, 0.5 / width.square(), self._center(x, width.shape[1], generator))
+        partner = self.draw_partner(x, partner, generator)
+        width = between(
+            checked_range("width", self.width, 0, math.inf), self.draw_path(x, generator)
+        )
+        return self._plan(
+            x, partner, 0.5 / width.square(), self._center(x, width.shape[1], generator)
+        )
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         center = self._center(x, self.rows(x, lam), generator)
@@ -137,7 +163,9 @@ class SmoothMix(PairMethod):
     def _center(self, x: Tensor, rows: int, generator: Generator) -> Tensor:
         check_spatial(x, "SmoothMix")
         size = x.shape[2:]
-        return random_center(rows, size, "continuous", generator) / torch.tensor(size, dtype=torch.float64)
+        return random_center(rows, size, "continuous", generator) / torch.tensor(
+            size, dtype=torch.float64
+        )
 
     def _plan(self, x: Tensor, partner: Tensor, q: Tensor, center: Tensor) -> PairPlan:
         partner, *along = uploaded(x.device, partner, *bumps_along(q, center, x.shape[2:]))

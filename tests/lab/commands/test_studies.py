@@ -7,7 +7,7 @@ from multimix.lab.commands.study_runner import _trainable
 from multimix.lab.recipes import recipe
 from multimix.lab.storage import read_rows
 from multimix.lab.training.run import RESULTS
-from multimix.methods import METHODS
+from multimix.methods.registry import METHODS
 
 
 def arms(out):

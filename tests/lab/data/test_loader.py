@@ -9,10 +9,10 @@ import time
 import pytest
 import torch
 
+from multimix.core.sampling import seeded
 from multimix.lab.data import Augment, BadFile, Files, Flip, Images, Loader, Normalise, PaddedCrop, RandomResizedCrop, Resize
 from multimix.lab.data.imagenet import read_imagenet
 from multimix.lab.data.loader import _raise_bad
-from multimix.sampling import seeded
 
 NORMALISE = Normalise((0.5,) * 3, (0.5,) * 3)
 CROPS = Augment([Flip(), PaddedCrop(8, 2), NORMALISE])

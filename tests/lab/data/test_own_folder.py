@@ -17,7 +17,7 @@ from multimix.lab.data.own_layout import kind_of, list_folder
 from multimix.lab.data.reading import BadFile
 from multimix.lab.recipes import recipe
 from multimix.lab.recipes.serialise import apply_changes, describe, rebuild
-from multimix.lab.recipes.settings import Data, Settings, settings_digest
+from multimix.lab.recipes.settings import Data, Settings
 from real_data import real_folder
 
 
@@ -275,7 +275,6 @@ def test_side_and_most_are_for_folders():
 def test_runs_of_before_keep_their_digest():
     settings = recipe("superclasses").settings("small")
     before = {name: value for name, value in describe(settings).items() if name not in ("data.side", "data.most")}
-    assert settings.digest() == settings_digest(before)
     assert rebuild(Settings, before) == settings
     assert settings.digest() != apply_changes(settings, {"data.side": "32"}).digest()
 

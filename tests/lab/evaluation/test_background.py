@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from drawn import BOXES, Painter, check_draws, coloured, drawing, noise, photos, written
+from multimix.core.sampling import seeded
 from multimix.lab.data import Augment, CenterCrop, Images, Normalise, Resize
 from multimix.lab.data.augment import resize
 from multimix.lab.data.reading import read_picture
@@ -25,7 +26,6 @@ from multimix.lab.evaluation.background import (
 )
 from multimix.lab.evaluation.predictions import READING, Reading
 from multimix.lab.evaluation.subject import Parts, Subject
-from multimix.sampling import seeded
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
 
 

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 
 from drawn import Painter, check_draws, coloured, noise, photos
+from multimix.core.sampling import seeded
 from multimix.lab.data import Augment, Images, Resize
 from multimix.lab.evaluation.corruption import COMMON, corrupted, corrupted_split, corruption_errors
 from multimix.lab.evaluation.error import errors
 from multimix.lab.evaluation.predictions import Reading, predictions
 from multimix.lab.look.pictures import cat
-from multimix.sampling import seeded
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
 
 

@@ -14,12 +14,12 @@ from torch import nn
 
 import multimix as mm
 import recursive_oracle
-from multimix.hooks import MixPoints
+from multimix.core.hooks import MixPoints
+from multimix.core.sampling import seeded
 from multimix.lab.data import Augment, Images, Loader, Normalise
 from multimix.lab.evaluation.gradient_norm import Updates, gradient_norms
 from multimix.lab.training.step import MIXING, update
 from multimix.methods.samix.block import NewBlock
-from multimix.sampling import seeded
 from recursive_oracle import PooledNet
 from trial import PUZZLE, DropNet, PlainNet, settings
 
@@ -97,12 +97,12 @@ def test_with_a_history_values_are_those_of_updates_after_the_first(keep):
     batches = [((2, epoch, step), x, y) for epoch in range(3) for step, (x, y) in enumerate(loader.epoch(epoch))][:5]
     rows = []
     for row in found.rows:
-        carried, expected = (), []
+        states, expected = (), []
         for key, x, y in batches:
             accelerator, trained = Accelerator(cpu=True), copy.deepcopy(net)
             model, optimizer = accelerator.prepare(trained, torch.optim.SGD(trained.parameters(), lr=0.1))
-            measured = update(accelerator, model, optimizer, settings(method=replace(method, k=row.k)), [(x, y)], key, carried)
-            carried = measured.carried
+            measured = update(accelerator, model, optimizer, settings(method=replace(method, k=row.k)), [(x, y)], key, states)
+            states = measured.states
             expected.append(float(measured.numbers[2]))
             rows.append(int(measured.numbers[3]))
         assert row.values == pytest.approx(expected[1:], rel=1e-5)
@@ -132,7 +132,7 @@ def test_with_a_history_by_hand():
     found = norms(net, method, samples, ks=(1,), batches=1, batch=6, seed=3)
     (x_1, y_1), (x_2, y_2) = Loader(samples, AUGMENT, batch=6, seed=3).epoch(0)
     generator = seeded(MIXING, 3, 0, 1, 0)
-    edges = recursive_oracle.boxes(mm.sample_path(1, 1.0, generator=generator)[0].tolist(), 6, 6, (8, 8), generator)[0]
+    edges = recursive_oracle.boxes(mm.random.sample_path(1, 1.0, generator=generator)[0].tolist(), 6, 6, (8, 8), generator)[0]
     mixed, shares = recursive_oracle.pasted(x_2, x_1, edges)
     assert min(shares) > 0.1
     total = 0.0

@@ -15,7 +15,7 @@ from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
 from multimix.lab.look.look import choose_methods, write_look
 from multimix.lab.look.pictures import cat, dog, to_image
 from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
-from multimix.methods.registry import entry
+from multimix.lab.method_options import lab_options
 from multimix.methods.style import small_pair
 from multimix.methods.style.small_pair import SketchPair
 
@@ -182,7 +182,7 @@ def test_the_figure_writes_the_realised_share_it_was_given(pair):
 def test_no_name_and_no_remark_reaches_the_edge_or_a_picture(pair):
     shown = choose_methods((), SIZE, print)
     path = Steps(pair[0].expand(2, -1, -1, -1), torch.tensor([0.3, 0.6]))
-    sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).short) for m in shown]))
+    sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).caption) for m in shown]))
     assert (sheet[:, :MARGIN] == 255).all()
     for i in range(len(shown)):
         left, top = corner(i, 0)
@@ -205,7 +205,7 @@ def test_remarks_stand_under_the_name(pair):
 def test_without_names_every_method_with_pixels_or_points_is_shown():
     notes = []
     names = [method.name for method in choose_methods((), 64, notes.append)]
-    assert names == [kind.name for kind in multimix.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
+    assert names == [kind.name for kind in multimix.registry.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
     assert notes == []
 
 
@@ -281,13 +281,13 @@ def test_ends_are_the_pictures_and_no_b_without_a_partner(pair):
 
 def test_what_is_not_as_in_training_is_said():
     said = {method.name: words(method) for method in choose_methods((), SIZE, print)}
-    assert {name for name, found in said.items() if found.whole} == {name for name, found in said.items() if found.short}
-    plain = {name for name, found in said.items() if not found.whole}
+    assert {name for name, found in said.items() if found.remark} == {name for name, found in said.items() if found.caption}
+    plain = {name for name, found in said.items() if not found.remark}
     assert plain == {"cutout", "mixup", "cutmix", "fmix", "saliencymix", "resizemix", "gridmix", "smoothmix"}
-    assert "A fixed block stands here for the trained one" in said["samix"].whole
-    assert "clouds of points, not pictures: A is a cone and B a torus" in said["sagemix"].whole
-    assert "Boxes grow to 0.5 of the picture" in said["recursivemix"].whole
-    assert "no order is promised" in said["comixup"].whole
+    assert "A fixed block stands here for the trained one" in said["samix"].remark
+    assert "clouds of points, not pictures: A is a cone and B a torus" in said["sagemix"].remark
+    assert "Boxes grow to 0.5 of the picture" in said["recursivemix"].remark
+    assert "no order is promised" in said["comixup"].remark
 
 
 def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
@@ -306,8 +306,8 @@ def test_training_ahead_is_announced_before_the_bar_begins(tmp_path, pair):
 
 
 def test_sage_tries_no_more_translations_than_can_be_waited_for():
-    assert entry("sage").look.options(16)["positions"] == 0.01
-    assert round(entry("sage").look.options(256)["positions"] * 511**2) == 200
+    assert lab_options("sage").look(16)["positions"] == 0.01
+    assert round(lab_options("sage").look(256)["positions"] * 511**2) == 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,7 +410,7 @@ def test_files_are_read_and_pictures_left_unchanged(tmp_path, pair):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"k": 0}, "k must be a whole number, at least 1, got 0"),
+        ({"k": 0}, "k must be an integer of at least 1, got 0"),
         ({"k": 41}, "k must be at most 40 to fit a figure, got 41"),
         ({"size": 8}, "size must lie in 16 … 512 pixels, got 8"),
         ({"size": 600}, "size must lie in 16 … 512 pixels, got 600"),

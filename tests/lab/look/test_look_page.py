@@ -185,7 +185,7 @@ def test_the_page_is_one_light_file_with_words_for_everything(page):
     assert text.count('class="remark"') == 2  # cutout has no partner, and clipped boxes end before B
     assert text.count("It has no partner") == 1
     assert re.search(r"Here it ends at \d\d % of B", text)
-    assert "Square holes in every sample" in text
+    assert "square holes in every sample" in text
     assert "x̂<sub>k</sub> = (1 − λ<sub>k</sub>) A + λ<sub>k</sub> B" in text
 
 

@@ -116,9 +116,9 @@ def test_options_reach_the_network(suffix):
 def test_manifold_mixup_reaches_the_full_networks(name):
     net, x, y = network(name, 7), images(name, 2), torch.tensor([3, 5])
     method = mm.ManifoldMixup(k=3, layers=net.mix_layers[2:])
-    logits, target = mm.mixed_logits(net, method, x, y)
-    assert logits.shape == target.shape == (6, 7)
-    mm.soft_cross_entropy(logits, target).backward()
+    out = mm.mixed_forward(net, method, x, y)
+    assert out.logits.shape == out.target.shape == (6, 7)
+    out.loss().backward()
     assert all(torch.isfinite(weight.grad).all() for weight in net.parameters())
 
 
@@ -144,7 +144,7 @@ def test_mixing_at_a_stage_is_mixing_of_the_whole_signal(name, layer):
         module.register_forward_pre_hook(lambda module, args, part=part: rows.update({part: len(args[0])}))
     partner, lam = torch.tensor([1, 2, 0]), [0.2, 0.5, 0.9]
     method = mm.ManifoldMixup(k=3, layers=(layer,))
-    logits, _ = mm.mixed_logits(net, method, x, y, partner=partner, lam=lam)
+    logits = mm.mixed_forward(net, method, x, y, partner=partner, lam=lam).logits
     before = ["stem", "stage1", "stage2", "stage3"][: {None: 0, "stage1": 2, "stage2": 3}[layer]]
     assert rows == {part: 3 if part in before else 9 for part in ("stem", "stage1", "stage2", "stage3")}
     z = x

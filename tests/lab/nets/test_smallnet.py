@@ -1,7 +1,7 @@
 """The network of the digits: its size, and that it has the layers that methods name for small images."""
 
+from multimix.lab.method_options import lab_options
 from multimix.lab.nets.smallnet import SmallNet
-from multimix.methods.registry import entry
 
 
 def test_it_has_as_many_parameters_as_it_says():
@@ -11,5 +11,5 @@ def test_it_has_as_many_parameters_as_it_says():
 
 
 def test_hidden_layers_have_the_names_that_methods_give_for_small_images():
-    layers = {layer for name in ("alignmixup", "manifoldmix") for layer in entry(name).small["layers"]}
+    layers = {layer for name in ("alignmixup", "manifoldmix") for layer in lab_options(name).small["layers"]}
     assert layers <= set(dict(SmallNet().named_modules()))

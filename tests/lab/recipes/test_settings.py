@@ -1,15 +1,16 @@
 """What a run is: phases, augmentation steps, the digest, the fields by name."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 import torch
 
 import multimix as mm
 from multimix.lab.data import CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
-from multimix.lab.recipes.serialise import describe
-from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Phase, Running
+from multimix.lab.recipes.serialise import describe, describe_changes
+from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Phase, Running, Settings
+from multimix.methods.style.small_pair import NewPair, SketchPair
 from trial import settings
 
 
@@ -34,6 +35,28 @@ def test_the_digest_sees_everything_but_how_the_machine_does_it():
     ]
     assert {each.digest() for each in same} == {start.digest()}
     assert len({start.digest(), *(each.digest() for each in others)}) == len(others) + 1
+
+
+def test_the_digest_covers_only_fields_that_differ_from_their_defaults():
+    changes = describe_changes(settings(method=mm.CutMix(k=3), epochs=4))
+    assert {name: value for name, value in changes.items() if name.startswith("method")} == {"method": "cutmix", "method.k": 3}
+    assert changes["epochs"] == 4
+    assert not {"repeats", "phases", "augment.size", "optimizer.momentum"} & set(changes)
+
+    @dataclass(frozen=True)
+    class Wider(Settings):
+        newer_option: int | None = None
+
+    start = settings()
+    wider = Wider(**{name: getattr(start, name) for name in (option.name for option in fields(start))})
+    assert wider.digest() == start.digest()
+    assert replace(wider, newer_option=1).digest() != start.digest()
+
+
+@pytest.mark.parametrize("pair", [SketchPair(), NewPair()])
+def test_the_digest_tells_classes_with_default_options_apart(pair):
+    changes = describe_changes(settings(method=mm.StyleMix(pair=pair, side=None)))
+    assert changes["method.pair"] == type(pair).__name__
 
 
 def test_described_has_every_field_by_its_dotted_name_in_json():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from multimix.core.sampling import seeded
 from multimix.lab.data import Loader
 from multimix.lab.training.checkpoint import load_run
 from multimix.lab.training.loop import FITTING, Training
@@ -14,7 +15,6 @@ from multimix.methods import SAMix, StyleMix
 from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import NewBlock
 from multimix.methods.style.small_pair import NewPair, train_style_pair
-from multimix.sampling import seeded
 from trial import MEAN, RECIPE, STD, settings, splits
 
 DATA = splits()

@@ -128,7 +128,7 @@ def test_killed_with_a_history_it_goes_on_to_the_same_bits(update, before, serve
     assert server.train(out, RECURSIVE, fault=["on_optimizer", update]).code == KILLED
     last = read_checkpoint(folder_of(out) / names(out)[-1])
     assert last.values["at"]["updates"] == before
-    assert len([name for name in last.tensors if name.startswith("carried/")]) == 2 * 3
+    assert len([name for name in last.tensors if name.startswith("method_states/")]) == 2 * 3
     assert server.train(out, RECURSIVE).code == DONE
     assert kept(out) == whole(RECURSIVE).kept
 

@@ -83,7 +83,7 @@ ODD = {
     "a word for a number": (at(epoch="1"), "its epoch must be a int"),
     "sums that are words": (at(step=1, sums={"loss": "a"}), "its sums are odd"),
     "a history of words": (at(history=["a"]), "its history is odd"),
-    "something carried that is none": (value("carried", {"value": 3}), "its carried is odd"),
+    "a state of the method that is a number": (value("method_states", {"value": 3}), "'method_states' is malformed"),
     "NaN": (weights(float("nan")), "hold NaN"),
     "infinity": (weights(-float("inf")), "hold infinity"),
     "an optimiser with NaN": (weights(float("nan"), "optimizer/", "momentum_buffer"), "momentum_buffer holds NaN"),

@@ -9,10 +9,10 @@ from accelerate import Accelerator
 from torch import nn
 
 import multimix as mm
+from multimix.core.sampling import seeded
 from multimix.lab.recipes.settings import Network, Optimizer
 from multimix.lab.training.loop import Training
 from multimix.lab.training.step import MIXING, seed_everything, update
-from multimix.sampling import seeded
 from trial import DropNet, PlainNet, settings, splits
 
 KEY = (3, 1, 4)
@@ -55,7 +55,7 @@ def test_an_update_is_the_mean_over_shares_and_rows(name, shares, k_chunk):
     batches = [batch(seed=i) for i in range(shares)]
     method = mm.InputMixup(k=5)
     chosen = settings(method=method, loss=name, k_chunk=k_chunk, smoothing=0.1)
-    loss = {"softmax_bce": mm.softmax_bce, "cross_entropy": nn.functional.cross_entropy}[name]
+    loss = {"softmax_bce": mm.losses.softmax_bce, "cross_entropy": nn.functional.cross_entropy}[name]
     expected, value, accuracy, norm = slowly(copy.deepcopy(start), method, batches, loss, 0.1)
     found, measured = stepped(copy.deepcopy(start), chosen, batches)
     for a, b in zip(found.parameters(), expected.parameters(), strict=True):

@@ -46,7 +46,7 @@ def recipes() -> Table:
 
 def methods() -> Table:
     """Every name that ``--method`` takes."""
-    from ...methods import entries
+    from ...methods.registry import entries
     from ..recipes.base import STRATEGIES, counts_k
 
     lines = [[entry.name, _with_aliases(entry), "steps" if counts_k(entry.name) else ""] for entry in entries()]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from ...methods import entries
+from ...methods.registry import entries
 from ..terminal import bar, note, tell
 from .options import option
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ...sampling import rank
+from ...core.sampling import rank
 from ..terminal import note
 from .options import (
     RUNS,

@@ -79,18 +79,14 @@ def code(method: Method | None, arm: str, k: int) -> str:
         lines.append("method = method.bind(model, x)  # once, before the optimiser is made, which is given method.modules too")
     if method.traits.history:
         lines += [
-            "carried = {}  # what it remembers: empty at the start of an epoch",
-            "(term,) = mm.mixed_terms(model, method, x, y, **carried)",
-            "part = term()",
-            "loss, carried = part.loss, part.carried",
+            "state = None  # at the start of an epoch, then that of the previous batch",
+            "out = mm.mixed_forward(model, method, x, y, state=state)",
+            "state = out.state",
         ]
-    elif described or len(method.modules) > 0:
-        lines.append(f"loss = mm.mixed_loss(model, method, x, y)  # the loop is that of docs/methods/{method.name}.md")
-    elif getattr(method, "clean_weight", 0.0):
-        lines.append("loss = mm.mixed_loss(model, method, x, y)  # with the loss of the clean batch")
     else:
-        lines.append("logits, target = mm.mixed_logits(model, method, x, y)")
-        lines.append("loss = torch.nn.functional.cross_entropy(logits, target)")
+        lines.append("out = mm.mixed_forward(model, method, x, y)")
+    loop = f"  # the loop is in docs/methods/{method.name}.md" if described or len(method.modules) > 0 else ""
+    lines.append(f"loss = out.loss(torch.nn.functional.cross_entropy){loop}")
     return "\n".join(lines)
 
 

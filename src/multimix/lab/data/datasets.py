@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
-from ...checks import nearest
-from ...sampling import seeded
+from ...core.checks import nearest
+from ...core.sampling import seeded
 from ..terminal import printable
 from .augment import Normalise, Pixels
 

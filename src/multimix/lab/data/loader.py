@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ...sampling import seeded
+from ...core.sampling import seeded
 from .augment import Augment
 from .datasets import Files, Split
 from .reading import BadFile

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...sampling import seeded
+from ...core.sampling import seeded
 from .datasets import IMAGENET_MEAN, IMAGENET_STD, DataSet, Files, Images, Splits, register
 from .own_files import read_sound, read_square
 from .own_layout import WHOLE, Kind, Listed, list_folder, portions, readable

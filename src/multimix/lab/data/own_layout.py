@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from ...sampling import seeded
+from ...core.sampling import seeded
 from .own_files import PICTURES, SOUNDS
 from .reading import BadFile
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Generator, Tensor
 
-from ...sampling import seeded
+from ...core.sampling import seeded
 from .datasets import DataSet, Images, Splits, register
 from .reading import to_tensor
 

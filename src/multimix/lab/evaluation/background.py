@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from ...sampling import seeded
+from ...core.sampling import seeded
 from ..data import Augment, Files
 from ..data.augment import resize
 from ..data.reading import picture_size

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from ...checks import nearest
+from ...core.checks import nearest
 from ..training.checkpoint import Which
 from .subject import Subject
 

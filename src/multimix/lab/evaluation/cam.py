@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...hooks import named_layer, unwrapped
-from ...logits import logits_of
-from ...saliency import evaluation_mode
+from ...core.hooks import named_layer, unwrapped
+from ...core.logits import logits_of
+from ...core.saliency import evaluation_mode
 
 PROBE = 2  # samples are enough to find the layers
 # A map whose spread is below this share of its size is constant: rounding must not be blown up to a picture.

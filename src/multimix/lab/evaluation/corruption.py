@@ -17,8 +17,8 @@ from PIL import Image
 from scipy import ndimage
 from torch import Generator, Tensor, nn
 
-from ...checks import nearest
-from ...sampling import seeded
+from ...core.checks import nearest
+from ...core.sampling import seeded
 from ..data import Augment, Files, Images, Resize, Split
 from ..training.loop import as_stored
 from .base import Finding, measure

@@ -15,15 +15,15 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from ...forward import mixed_terms
-from ...hooks import unwrapped
+from ...core.hooks import unwrapped
+from ...core.sampling import seeded
 from ...methods import Method, NoMix, OneOf
-from ...sampling import seeded
+from ...output import State, mixed_forward
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LOSSES, LossName
 from ..statistics import half_width, summary
 from ..training.loop import as_stored
-from ..training.step import MIXING, Carried, preserve_random_state, seed_everything, squared_grad_norm
+from ..training.step import MIXING, preserve_random_state, seed_everything, squared_grad_norm
 from .base import Finding, measure
 from .predictions import Progress, Reading
 from .subject import Subject
@@ -100,7 +100,7 @@ class Updates:
         self.together = nn.ModuleList([self.network, self.method.modules]).to(self.weight.device)
         self.together.zero_grad(set_to_none=True)
         self.buffers = {name: value.detach().clone() for name, value in self.together.named_buffers()}
-        self.carried: dict[int, Carried] = {}  # what the method remembers of the batch before, for every K
+        self.states: dict[int, State] = {}  # the method's state after the previous batch, for every K
 
     def batches(self, number: int) -> Iterator[tuple[Key, Tensor, Tensor]]:
         """The first batches of the training with their keys, from as many epochs as that takes, where the network is."""
@@ -115,19 +115,17 @@ class Updates:
     def backward(self, k: int, key: Key, x: Tensor, y: Tensor) -> None:
         """Gradients of the mixed loss with ``k`` interpolations, with the draws of a training in one process for this key."""
         seed_everything(*key, 0)
-        (term,) = mixed_terms(
+        out = mixed_forward(
             self.network,
             with_k(self.method, k),
             x,
             y,
             generator=seeded(MIXING, *key, 0),
-            loss=LOSSES[self.loss],
             smoothing=self.smoothing,
-            **self.carried.get(k, {}),
+            state=self.states.get(k),
         )
-        part = term()
-        part.loss.backward()  # type: ignore[no-untyped-call]
-        self.carried[k] = part.carried
+        out.loss(LOSSES[self.loss]).backward()  # type: ignore[no-untyped-call]
+        self.states[k] = out.state
 
     def restore(self) -> None:
         """No gradients, and buffers as they were: saliency is taken in evaluation mode and depends on running statistics."""

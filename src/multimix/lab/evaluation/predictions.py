@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...logits import Output
+from ...core.logits import Output
 from ..data import Augment, Loader, Split
 from ..training.evaluate import logits_of_batches
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...hooks import named_layer, unwrapped
-from ...logits import logits_of
-from ...sampling import seeded
+from ...core.hooks import named_layer, unwrapped
+from ...core.logits import logits_of
+from ...core.sampling import seeded
 from ..data import Augment, Files, Loader, Split
 from ..data.cub import read_cub200
 from .base import Finding, measure

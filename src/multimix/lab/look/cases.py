@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from ...methods import Method, PairMethod
-from ...methods.registry import Entry, Look, entry
+from ...methods.registry import Entry
 from ...methods.style.small_pair import SketchPair
+from ..method_options import LabOptions, lab_options
 from .steps import FIRST_BODY, SECOND_BODY
 
 MIXES_NOTHING = "it mixes nothing"
@@ -13,17 +14,17 @@ MIXES_HIDDEN = "it mixes hidden layers, which have no pixels"
 LEFT_OUT = (MIXES_NOTHING, MIXES_HIDDEN)
 
 
-POINTS = Look(
-    short=f"points, not pictures:\nA is a {FIRST_BODY},\nB is a {SECOND_BODY}",
-    whole=f"It mixes clouds of points, not pictures: A is a {FIRST_BODY} and B a {SECOND_BODY}, and the colour of a point says "
+POINTS = LabOptions(
+    caption=f"points, not pictures:\nA is a {FIRST_BODY},\nB is a {SECOND_BODY}",
+    remark=f"It mixes clouds of points, not pictures: A is a {FIRST_BODY} and B a {SECOND_BODY}, and the colour of a point says "
     "how much of it comes from B. All points are equally salient here.",
 )
-SALIENCY = Look(short="saliency is\nthe contrast", whole="Saliency here is the contrast of the pictures.")
+SALIENCY = LabOptions(caption="saliency is\nthe contrast", remark="Saliency here is the contrast of the pictures.")
 
 
 def obstacle(known: Entry, side: int = 64) -> str | None:
     """Why a method cannot be shown on two pictures; None if it can."""
-    options = known.look.options(side)
+    options = lab_options(known.name).look(side)
     required = [name for name in known.required if name not in options]
     if "layers" in required:
         return MIXES_HIDDEN
@@ -37,7 +38,7 @@ def obstacle(known: Entry, side: int = 64) -> str | None:
         return MIXES_NOTHING
     if any(layer is not None for layer in method.traits.mixes_at):
         return MIXES_HIDDEN
-    if known.look.steps is not None:
+    if lab_options(known.name).steps is not None:
         return None
     if not paired and "k" not in known.options:
         return "it makes no steps"
@@ -58,11 +59,11 @@ def train_ahead(methods: Iterable[Method], note: Callable[[str], None]) -> None:
         pair.trained()
 
 
-def words(method: Method) -> Look:
-    """What is not as it would be in training: ``short`` for the figure and ``whole`` for the page."""
-    own = entry(method.name).look
-    if own.short or own.whole:
-        return own
+def words(method: Method) -> LabOptions:
+    """Return ``caption`` and ``remark``: what differs from training."""
+    options = lab_options(method.name)
+    if options.caption or options.remark:
+        return options
     if method.layout == "points":
         return POINTS
-    return SALIENCY if "saliency" in method.traits.needs else own
+    return SALIENCY if "saliency" in method.traits.needs else options

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ...methods import Method, entries
-from ...methods.registry import entry
-from ...sampling import sample_path
+from ...core.sampling import sample_path, seeded
+from ...methods import Method
+from ...methods.registry import entries, entry
+from ..method_options import lab_options
 from ..storage import keep_page, make_folder, write_atomically
 from .cases import LEFT_OUT, obstacle, train_ahead, words
 from .figure import Row, figure
@@ -37,7 +38,7 @@ def write_look(
     and page share the geometry, which follows from ``seed``.
     """
     _check_options(k, size, seed)
-    few = sample_path(k, 1.0, sampler="grid").flatten().tolist()
+    few = sample_path(k, 1.0, sampler="grid", generator=seeded(seed)).flatten().tolist()
     chosen, left_out = choose_methods(methods, size, note), {} if methods else _left_out()
     a, b = _picture(a, size, "a"), _picture(b, size, "b")
     many = [i / (POSITIONS - 1) for i in range(POSITIONS)]
@@ -47,13 +48,13 @@ def write_look(
     train_ahead(chosen, note)
     rows, cards = [], []
     for method in track(chosen):
-        remark, (first, last) = words(method), ends(method, a, b)
+        about, (first, last) = words(method), ends(method, a, b)
         at_few = steps(method, a, b, few, seed=seed)
-        rows.append(Row(method.name, first, at_few, last, remark.short))
+        rows.append(Row(method.name, first, at_few, last, about.caption))
         fine = steps(method, a, b, many, seed=seed) if takes_lam(method) else at_few
         sentence = (type(method).__doc__ or "").strip().splitlines()[0]
         cards.append(
-            Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, remark.whole + _same_steps(fine))
+            Card(method.name, sentence, list(fine.images), fine.lam.tolist(), last is not None, about.remark + _same_steps(fine))
         )
     write_atomically(png, figure(rows))
     whole = page(a, b, cards, left_out).encode()
@@ -73,7 +74,7 @@ def choose_methods(names: Sequence[str], size: int, note: Callable[[str], None])
         for name, reason in _left_out().items():
             if reason not in LEFT_OUT:
                 note(f"{name} is left out: {reason}")
-    return [known.method(**known.look.options(size)) for known in chosen]
+    return [known.method(**lab_options(known.name).look(size)) for known in chosen]
 
 
 def _left_out() -> dict[str, str]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
+from ...core.sampling import sample_path, seeded
 from ...methods import Method
-from ...sampling import sample_path
 from .cases import train_ahead, words
 from .figure import Row, Sample, figure, samples_figure
 from .look import choose_methods
@@ -35,7 +35,7 @@ def one_sample_each(
     samples = [Sample("A", a), Sample("B", b)]
     for method in track(chosen):
         picture, lam = nearest_sample(method, a, b, seed)
-        samples.append(Sample(method.name, picture, lam, words(method).short))
+        samples.append(Sample(method.name, picture, lam, words(method).caption))
     return samples_figure(samples)
 
 
@@ -53,9 +53,9 @@ def four_interpolations(a: Tensor, b: Tensor, *, seed: int = SEED) -> bytes:
     for method in choose_methods(list(INTERPOLATED), a.shape[-1], print):
         first, last = ends(method, a, b)
         made = steps(method, a, b, path, seed=seed)
-        rows.append(Row(INTERPOLATED[method.name], first, made, last, words(method).short))
+        rows.append(Row(INTERPOLATED[method.name], first, made, last, words(method).caption))
     return figure(rows)
 
 
 def _even_path(k: int) -> list[float]:
-    return sample_path(k, 1.0, sampler="grid").flatten().tolist()
+    return sample_path(k, 1.0, sampler="grid", generator=seeded(SEED)).flatten().tolist()

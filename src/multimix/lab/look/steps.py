@@ -1,6 +1,6 @@
 """What a method makes of picture A on the way to B, at any λ: pairs, clouds of points, or steps of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...methods import Method, PairMethod
-from ...methods.registry import entry
 from ..data.shapes import KINDS, bodies, cloud_picture
+from ..method_options import lab_options
 
 FIRST_BODY, SECOND_BODY, POINTS = "cone", "torus", 400
 
@@ -27,12 +27,12 @@ def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: i
 
     A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that needs
     saliency gets the contrast of the pictures, since there is no network; one that mixes points gets two clouds
-    instead. ``look=Look(steps=…)`` of a registered method goes before all that.
+    instead. Steps registered in :mod:`multimix.lab.method_options` come first.
     """
     generator = torch.Generator().manual_seed(seed)
-    own = _own_steps(method)
-    if own is not None:
-        return Steps(*own(method, a, b, lam, generator, contrast))
+    registered = lab_options(method.name).steps
+    if registered is not None:
+        return Steps(*registered(method, a, b, lam, generator, contrast))
     if isinstance(method, PairMethod):
         return _mix_pair(method, a, b, lam, generator)
     return _mix_alone(method, a, b, lam, generator)
@@ -44,12 +44,12 @@ def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
         first, second = clouds()
         none, side = torch.zeros(POINTS), a.shape[-1]
         return cloud_picture(first, none, side), cloud_picture(second, 1 - none, side)
-    return a, b if isinstance(method, PairMethod) or _own_steps(method) else None
+    return a, b if isinstance(method, PairMethod) or lab_options(method.name).steps else None
 
 
 def takes_lam(method: Method) -> bool:
     """Whether it can mix at a given share; otherwise the slider goes through its K steps."""
-    return entry(method.name).look.any_lam
+    return lab_options(method.name).any_lam
 
 
 def contrast(pictures: Tensor) -> Tensor:
@@ -67,10 +67,6 @@ def clouds() -> Tensor:
     """``[2, N, 3]``: the two bodies that are mixed instead of pictures, the same every time as cat and dog are."""
     label = torch.tensor([list(KINDS).index(kind) for kind in (FIRST_BODY, SECOND_BODY)])
     return bodies(label, POINTS, torch.Generator().manual_seed(3), noise=0.0)
-
-
-def _own_steps(method: Method) -> Callable[..., tuple[Tensor, Tensor]] | None:
-    return entry(method.name).look.steps
 
 
 def _mix_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], generator: torch.Generator) -> Steps:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ...checks import nearest
+from ...core.checks import nearest
 from .pointnet import PointNet
 from .resnet import (
     preact_resnet18,

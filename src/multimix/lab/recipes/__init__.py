@@ -7,7 +7,7 @@ the paper's.
 
 from collections.abc import Mapping
 
-from ...checks import nearest
+from ...core.checks import nearest
 from . import cifar100, digits_smallnet, folder, imagenet, shapes_pointnet, speech, superclasses, tiny_imagenet
 from .base import SCALES, Follow, Recipe, Row, Scale
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ...checks import nearest
-from ...methods import Method, NoMix, create, entries
-from ...methods.registry import entry
+from ...core.checks import nearest
+from ...methods import Method, NoMix, create
+from ...methods.registry import entries, entry
 from .. import nets
 from ..data import Layout
+from ..method_options import lab_options
 from .settings import Augmentation, Running, Settings
 
 Scale = Literal["paper", "small", "smoke"]
@@ -52,7 +53,7 @@ class Recipe:
 
     ``settings(scale)`` are those of no mixing; an arm changes them. ``options`` are the options of methods where they differ from
     the library's defaults, by registered name; with ``small_images`` methods begin with what they say about images of 8 × 8
-    (:attr:`multimix.methods.registry.Entry.small`). ``metric`` is the number that the paper reports, one of the
+    (:attr:`multimix.lab.method_options.LabOptions.small`). ``metric`` is the number that the paper reports, one of the
     fields of an outcome.
     """
 
@@ -161,8 +162,9 @@ def _check_together(settings: Settings, arm: str) -> None:
 
 def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
     known, data = entry(name), settings.data.entry()
-    own = known.small if recipe.small_images else known.recipe
-    options: dict[str, Any] = {"k": k, **own, **recipe.options.get(name, {})}
+    in_lab = lab_options(known.name)
+    usual = in_lab.small if recipe.small_images else in_lab.recipe
+    options: dict[str, Any] = {"k": k, **usual, **recipe.options.get(name, {})}
     # Methods that look at colours must know how they were normalised, whatever data set was asked for. Terms that are
     # cross-entropies would count too much beside softmax_bce, which is a mean over classes.
     scale = "per_class" if settings.loss == "softmax_bce" else "plain"

@@ -5,13 +5,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from itertools import accumulate, pairwise
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from ...checks import nearest
-from ...methods import METHODS, Method
+from ...core.checks import nearest
+from ...methods import Method
+from ...methods.registry import METHODS
 
 Kind = TypeVar("Kind")
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -26,6 +27,46 @@ def describe(settings: Any) -> dict[str, Any]:
     {'rate': 0.1, 'at': [3.0], 'factor': 0.1, 'warmup': 0.0}
     """
     return {name: _lists(value) for name, _, value in _walk(settings, "")}
+
+
+def describe_changes(settings: Any) -> dict[str, Any]:
+    """Return the fields that differ from their defaults, by dotted name, as JSON values.
+
+    Fields without a default are always included, and the class of a field that may hold several.
+
+    Args:
+        settings: A dataclass.
+
+    Returns:
+        Values by dotted name.
+
+    >>> from multimix.lab.recipes.settings import Milestones
+    >>> describe_changes(Milestones(0.1, at=(3.0,)))
+    {'rate': 0.1, 'at': [3.0]}
+    """
+    return dict(_walk_changes(settings, None, ""))
+
+
+def _walk_changes(value: Any, reference: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Dotted names and values of fields that differ from ``reference``, or from their defaults."""
+    hints = get_type_hints(type(value))
+    for field in fields(value):
+        inner, path = getattr(value, field.name), prefix + field.name
+        default = _default(field) if reference is None else getattr(reference, field.name)
+        if is_dataclass(inner):
+            if hints[field.name] is not type(inner):
+                yield path, getattr(inner, "name", type(inner).__name__)
+            yield from _walk_changes(inner, default if type(default) is type(inner) else None, f"{path}.")
+        elif isinstance(inner, tuple) and inner and all(is_dataclass(part) for part in inner):
+            for i, part in enumerate(inner):
+                yield from _walk_changes(part, None, f"{path}.{i}.")
+        elif inner != default:
+            yield path, _lists(inner)
+
+
+def _default(field: Field[Any]) -> Any:
+    """The default of a field; MISSING, which equals no value, if it has none."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") -> Kind:

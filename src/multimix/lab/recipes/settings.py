@@ -10,26 +10,23 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ... import loss as losses
-from ...batch import Criterion
-from ...checks import check_share
+from ... import losses
+from ...core.checks import check_share
 from ...methods import Method
 from ...methods.clean_loss import CleanLossMethod
 from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from ..data.augment import Step
 from ..nets import network
 from ..storage import digest
-from .serialise import describe
+from .serialise import describe_changes
 
 Part = Literal["validation", "test"]
 LossName = Literal["softmax_bce", "cross_entropy"]
 Precision = Literal["no", "bf16", "fp16"]
-LOSSES: dict[str, Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
+LOSSES: dict[str, losses.Criterion] = {"softmax_bce": losses.softmax_bce, "cross_entropy": losses.soft_cross_entropy}
 
 # How this machine does it, which does not change the result.
 MACHINE_FIELDS = ("running.", "method.threads")
-# Younger than many runs: where they are None they do not belong to the digest, so that those runs keep theirs.
-YOUNG_FIELDS = ("data.side", "data.most", "method.saliency_pool")
 OWN_FOLDERS = ("folder", "sound_folder")
 
 
@@ -330,14 +327,9 @@ class Settings:
         return replace(self, batch=now.batch, augment=augment, method=method, phases=())
 
     def digest(self) -> str:
-        """A word for everything that decides the result."""
-        return settings_digest(describe(self))
-
-
-def settings_digest(described: Mapping[str, Any]) -> str:
-    """The word for settings as ``describe`` writes them."""
-    lasting = {name: value for name, value in described.items() if not name.startswith(MACHINE_FIELDS)}
-    return digest({name: value for name, value in lasting.items() if name not in YOUNG_FIELDS or value is not None})[:10]
+        """Return ten hex digits of a hash of all fields that decide the result and differ from their defaults."""
+        changes = describe_changes(self)
+        return digest({name: value for name, value in changes.items() if not name.startswith(MACHINE_FIELDS)})[:10]
 
 
 def _check_ascending(name: str, values: Sequence[float], ties: bool = False) -> None:

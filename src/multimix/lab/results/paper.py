@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from ...checks import nearest
+from ...core.checks import nearest
 from ..recipes import recipe
 from ..recipes.base import Scale
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from ...methods import NoMix
+from ...output import State
 from ...warmup import warmup
 from ..storage import append_row, read_rows
 from ..terminal import note as say
@@ -95,13 +96,13 @@ def _timed_updates(run: Run, data: Path, cache: Path, clock: Callable[[], float]
     training = Training(settings, run.seed, splits_of(settings.data, data, cache, settings.running.workers), accelerator)
     clock = clock or (time.process_time if accelerator.device.type == "cpu" else _after_all)
     batches = _batches(training)
-    carried: Any = ()
+    states: tuple[State, ...] = ()
     while True:
         start = clock()
         epoch, step, shares = next(batches)
-        now = settings.in_epoch(epoch)
-        measured = update(accelerator, training.model, training.optimizer, now, shares, (run.seed, epoch, step), carried)
-        carried = measured.carried
+        now = training.fitted.in_epoch(epoch)
+        measured = update(accelerator, training.model, training.optimizer, now, shares, (run.seed, epoch, step), states)
+        states = measured.states
         yield clock() - start
 
 

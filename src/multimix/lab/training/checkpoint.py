@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ...methods import Method
 from ..nets import NETWORKS, OWN_NETWORKS, TIMM, check_network_path
 from ..recipes.serialise import rebuild
-from ..recipes.settings import Network, Settings, settings_digest
+from ..recipes.settings import Network, Settings
 from ..storage import make_folder, named, parse_json, write_atomically
 
 FORMAT = "multimix checkpoint 1"
@@ -264,7 +264,7 @@ class _Said(NamedTuple):
             classes, channels = said["classes"], said["channels"]
             settings = rebuild(Settings, said["settings"])
             stored = str(about["digest"]).partition("-")[0]  # without the number of processes
-            sound = settings_digest(said["settings"]) == stored
+            sound = settings.digest() == stored
         except FileNotFoundError:
             raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -9,8 +9,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...logits import Output, logits_of
-from ...saliency import evaluation_mode
+from ...core.logits import Output, logits_of
+from ...core.saliency import evaluation_mode
 from ..data import Augment, Loader, Split
 from ..recipes.settings import Settings
 from .step import on_device

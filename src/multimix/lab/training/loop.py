@@ -16,10 +16,11 @@ from accelerate import Accelerator
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ...allocator import keep_memory
-from ...hooks import MixPoints
+from ...core.hooks import MixPoints
+from ...core.memory import keep_memory
+from ...core.sampling import seeded
 from ...methods.base import descriptions, trained_parameters
-from ...sampling import seeded
+from ...output import State as MethodState
 from ..data import Files, Loader, Split, Splits
 from ..data.reading import read_picture
 from ..nets import parameter_groups
@@ -31,7 +32,7 @@ from .evaluate import evaluate
 from .log import Epoch, Step
 from .recorder import Recorder, Stop
 from .state import Position, State, check_optimizer, state_of
-from .step import START, Carried, Measured, of_all_shares, same_buffers, seed_everything, update
+from .step import START, Measured, of_all_shares, same_buffers, seed_everything, update
 
 FITTING = 0xF17  # a random stream of its own
 IMAGES = 512  # that a network of a method may learn from before the training
@@ -68,7 +69,7 @@ class Training:
         self.select = None if select is None else _part(splits[select], settings.data.report_per_class, settings)
         self._check_batches()
         self.at = Position()
-        self.carried: tuple[Carried, ...] = ()  # by the shares of this process, from update to update of an epoch
+        self.method_states: tuple[MethodState, ...] = ()  # one per share of this process; reset every epoch
         seed_everything(START, seed)
         self.network = settings.network.built(len(self.train.classes), self.data.size[0])
         self.samples = digest(self.train.labels.tolist())  # their number and classes, in their order
@@ -173,8 +174,8 @@ class Training:
             for network in (self.network, settings.method.modules):
                 same_buffers(network, self.accelerator)
             key = (self.seed, epoch, self.at.step)
-            measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key, self.carried)
-            self.carried, measured = measured.carried, measured._replace(carried=())
+            measured = update(self.accelerator, self.model, self.optimizer, settings, shares, key, self.method_states)
+            self.method_states, measured = measured.states, measured._replace(states=())
             self.at.step += 1
             self.at.updates += 1
             pending.append((Step(self.at.updates, epoch + 1, rate, math.nan, math.nan, math.nan), measured))
@@ -188,11 +189,11 @@ class Training:
     def _between(self) -> None:
         alone = self.accelerator.num_processes == 1 and self.stop.requested
         stopping = self.stopping or alone
-        everything, due = self.carried, self.due or stopping
+        method_states, due = self.method_states, self.due or stopping
         if due and self.settings.method.traits.history and self.accelerator.num_processes > 1:
-            everything = of_all_shares(self.carried)
+            method_states = of_all_shares(self.method_states)
         if self.recorder is not None:
-            self.recorder.between(self.at.updates, partial(self.state, everything), due)
+            self.recorder.between(self.at.updates, partial(self.state, method_states), due)
         if stopping:
             raise KeyboardInterrupt
 
@@ -246,7 +247,7 @@ class Training:
                 **errors,
             )
         )
-        self.at.epoch, self.at.step, self.at.sums, self.carried = number, 0, {}, ()
+        self.at.epoch, self.at.step, self.at.sums, self.method_states = number, 0, {}, ()
         if self.recorder is not None:
             self.recorder.epoch(self.at.history)
         self._between()
@@ -270,14 +271,18 @@ class Training:
             step = Step(self.at.updates, self.at.epoch + 1, rate, math.nan, math.nan, math.nan)
             raise Diverged(divergence(what, step, self.settings))
 
-    def state(self, carried: tuple[Carried, ...] | None = None) -> Checkpoint:
-        """Everything needed to go on from here, with what all processes carry; it is only whole between two updates."""
+    def state(self, method_states: tuple[MethodState, ...] | None = None) -> Checkpoint:
+        """Return everything needed to continue, between two updates.
+
+        Args:
+            method_states: Those of all processes; None takes those of this process.
+        """
         parts: dict[str, Any] = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
         if len(self.fitted.method.modules) > 0:
             parts["method"] = self.fitted.method.modules.state_dict()
-        carried = self.carried if carried is None else carried
-        if any(carried):
-            parts["carried"] = {"shares": carried}
+        method_states = self.method_states if method_states is None else method_states
+        if any(method_states):
+            parts["method_states"] = {"shares": tuple(map(dict, method_states))}
         if self.accelerator.scaler is not None:
             parts["scaler"] = self.accelerator.scaler.state_dict()
         data = {"samples": self.samples, "pixels": self.pixels}
@@ -327,8 +332,9 @@ class Training:
             self.fitted.method.modules.load_state_dict(state.method or {})
         if self.accelerator.scaler is not None and state.scaler is not None:
             self.accelerator.scaler.load_state_dict(state.scaler)
-        each = len(state.carried) // self.accelerator.num_processes
-        self.carried = tuple(dict(share) for share in state.carried[self.accelerator.process_index * each :][:each])
+        each = len(state.method_states) // self.accelerator.num_processes
+        first = self.accelerator.process_index * each
+        self.method_states = tuple(map(dict, state.method_states[first : first + each]))
 
 
 def fitted_settings(settings: Settings, network: nn.Module, train: Split, seed: int, updates: int) -> Settings:

@@ -26,7 +26,7 @@ class Position:
 
 
 class State(NamedTuple):
-    """A training between two updates. ``pixels`` is None in checkpoints of older versions; ``carried`` has all shares."""
+    """A training between two updates. ``pixels`` is None in older checkpoints; ``method_states`` has all shares."""
 
     seed: int
     settings: str
@@ -37,16 +37,16 @@ class State(NamedTuple):
     optimizer: Mapping[str, Any]
     method: Mapping[str, Any] | None
     scaler: Mapping[str, Any] | None
-    carried: tuple[Mapping[str, Tensor], ...]
+    method_states: tuple[Mapping[str, Tensor], ...]
 
 
 def state_of(checkpoint: Checkpoint) -> State:
     """The state in a checkpoint, or a ValueError that says which part of it is odd."""
     values = checkpoint.values
-    carried = unflatten(checkpoint, "carried") if "carried" in values else {"shares": ()}
-    shares = carried.get("shares") if isinstance(carried, Mapping) else None
+    method_states = unflatten(checkpoint, "method_states") if "method_states" in values else {"shares": ()}
+    shares = method_states.get("shares") if isinstance(method_states, Mapping) else None
     if not isinstance(shares, tuple) or not all(isinstance(share, Mapping) for share in shares):
-        raise ValueError("its carried is odd")
+        raise ValueError("checkpoint field 'method_states' is malformed")
     return State(
         seed=_typed(values, "seed", int),
         settings=_typed(values, "settings", str),
@@ -57,7 +57,7 @@ def state_of(checkpoint: Checkpoint) -> State:
         optimizer=part_of(checkpoint, "optimizer"),
         method=part_of(checkpoint, "method") if "method" in values else None,
         scaler=part_of(checkpoint, "scaler") if "scaler" in values else None,
-        carried=shares,
+        method_states=shares,
     )
 
 

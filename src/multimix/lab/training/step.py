@@ -1,9 +1,9 @@
 """One update of the weights: every share of the batch forward and backward, then one step of the optimiser."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -12,29 +12,28 @@ from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import gather_object
 from torch import Generator, Tensor, nn
 
-from ...checks import NotFiniteError
-from ...forward import Term, mixed_terms
-from ...loss import mixed_accuracy
+from ...core.checks import NotFiniteError
+from ...core.sampling import seeded
 from ...methods.base import Method, trained_parameters
-from ...sampling import seeded
+from ...output import MixedParts, State, mixed_parts
 from ..recipes.settings import LOSSES, Settings
 
 # A seed's separate random streams, beside those of the loader.
 START, MIXING, MODEL = 0x57A7, 0x313C, 0x30DE1
 
-# What a method hands on from one share of a batch to the same share of the next: keywords of its plan.
-Carried = Mapping[str, Any]
-
 
 class Measured(NamedTuple):
-    """What one update was like in this process, still on its device: ``numbers`` are loss, accuracy, ‖g‖² and rows.
+    """Numbers of one update in this process, still on its device.
 
-    ``carried`` has what the method remembers of each share, for the next update.
+    Args:
+        numbers: Loss, accuracy, ‖g‖² and rows.
+        images: Samples, without repetition by K.
+        states: The method's state after each share, for the next update.
     """
 
     numbers: Tensor
     images: int
-    carried: tuple[Carried, ...] = ()
+    states: tuple[State, ...] = ()
 
 
 def update(
@@ -44,11 +43,11 @@ def update(
     settings: Settings,
     shares: Sequence[tuple[Tensor, Tensor]],
     key: tuple[int, int, int],
-    carried: Sequence[Carried] = (),
+    states: Sequence[State] = (),
 ) -> Measured:
     """The optimiser stepped once on the mean gradient of ``shares``, this process's parts of the batch.
 
-    ``carried`` is what the update before handed out; without it a method that remembers begins anew.
+    ``states`` are those of the previous update; without them a method with a history starts anew.
 
     ``key`` is (seed, epoch, step): with the number of a share among those of all processes it decides everything drawn, so
     nothing about random streams has to be saved, and the draws do not depend on how shares are spread over processes (running
@@ -58,27 +57,28 @@ def update(
     optimizer.zero_grad()
     loss = accuracy = torch.zeros((), device=accelerator.device)
     images = rows = 0
-    kept: list[Carried] = []
+    next_states: list[State] = []
+    criterion = LOSSES[settings.loss]
     for i, (x, y) in enumerate(shares):
         share = accelerator.process_index * len(shares) + i
         seed_everything(*key, share)
         x, y = on_device(x, accelerator, settings), y.to(accelerator.device, non_blocking=True)
-        given = carried[i] if i < len(carried) else {}
-        terms = _terms(accelerator, model, settings, x, y, seeded(MIXING, *key, share), given)
-        if terms is None:
+        state = states[i] if i < len(states) else None
+        parts = _parts(accelerator, model, settings, x, y, seeded(MIXING, *key, share), state)
+        if parts is None:
             return Measured(torch.full((4,), torch.nan, device=accelerator.device), len(x))
         hits, before = torch.zeros((), device=accelerator.device), rows
-        kept.append({})
-        for j, term in enumerate(terms):
-            last = i == len(shares) - 1 and j == len(terms) - 1
+        for j in range(len(parts)):
+            last = i == len(shares) - 1 and j == len(parts) - 1
             # Gradients travel between processes once, with the last backward.
             with nullcontext() if last else accelerator.no_sync(model):
-                part = term()
-                accelerator.backward(part.loss / len(shares))
-            kept[-1] = {**kept[-1], **part.carried}
-            loss = loss + part.loss.detach().float() / len(shares)
-            hits = hits + mixed_accuracy(part.logits.detach(), part.target) * len(part.logits)
-            rows += len(part.logits)
+                part = next(parts)
+                part_loss = part.loss(criterion)
+                accelerator.backward(part_loss / len(shares))
+            loss = loss + part_loss.detach().float() / len(shares)
+            hits = hits + part.accuracy() * len(part.target)
+            rows += len(part.target)
+        next_states.append(part.state)
         accuracy = accuracy + hits / ((rows - before) * len(shares))
         images += len(x)
     _average_gradients(settings.method, accelerator)
@@ -86,37 +86,37 @@ def update(
     norm = squared_grad_norm(model)
     optimizer.step()
     settings.method.after_step(model)
-    return Measured(torch.stack([loss, accuracy, norm, loss.new_tensor(rows)]), images, tuple(kept))
+    numbers = torch.stack([loss, accuracy, norm, loss.new_tensor(rows)])
+    return Measured(numbers, images, tuple(next_states))
 
 
-def _terms(
+def _parts(
     accelerator: Accelerator,
     model: nn.Module,
     settings: Settings,
     x: Tensor,
     y: Tensor,
     generator: Generator,
-    given: Carried,
-) -> list[Callable[[], Term]] | None:
-    """The parts of the loss, in all processes; None in all of them if the model is past asking in any."""
-    found = None
+    state: State | None,
+) -> MixedParts | None:
+    """Plan the batch in parts. Return None on every rank if the model diverged on any rank."""
+    parts = None
     with suppress(NotFiniteError):
-        found = mixed_terms(
+        parts = mixed_parts(
             model,
             settings.method,
             x,
             y,
             steps=settings.k_chunk,
-            loss=LOSSES[settings.loss],
             smoothing=settings.smoothing,
             generator=generator,
-            **given,
+            state=state,
         )
     if accelerator.num_processes > 1 and (settings.method.traits.needs or len(settings.method.modules) > 0):
-        # One that stopped alone would leave the others waiting for its gradients.
-        failed = torch.tensor(float(found is None), device=accelerator.device)
-        return None if float(accelerator.reduce(failed, "sum")) > 0 else found
-    return found
+        # A rank that stopped alone would leave the others waiting for its gradients.
+        failed = torch.tensor(float(parts is None), device=accelerator.device)
+        return None if float(accelerator.reduce(failed, "sum")) > 0 else parts
+    return parts
 
 
 def _average_gradients(method: Method, accelerator: Accelerator) -> None:
@@ -129,9 +129,9 @@ def _average_gradients(method: Method, accelerator: Accelerator) -> None:
         weight.grad = accelerator.reduce(own, "mean")
 
 
-def of_all_shares(own: Sequence[Carried]) -> tuple[Carried, ...]:
-    """What all processes carry, in the order of their shares; all of them must ask."""
-    return tuple(gather_object([{name: value.cpu() for name, value in share.items()} for share in own]))
+def of_all_shares(states: Sequence[State]) -> tuple[State, ...]:
+    """Gather the method states of all processes, in the order of their shares. Every process must call it."""
+    return tuple(gather_object([{name: value.cpu() for name, value in state.items()} for state in states]))
 
 
 def squared_grad_norm(model: nn.Module) -> Tensor:

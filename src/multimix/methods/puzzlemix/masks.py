@@ -1,11 +1,14 @@
-"""Puzzle-mix masks: what each block costs, what each border costs, what λ says, and all K levels by one minimum cut per pair.
+"""The masks of Puzzle Mix: costs of blocks and borders, and all K levels by one cut per pair.
 
-A mask gives every block one of L = d + 1 levels v ∈ {0 … d}; v/d is the partner's share there. The mask minimises
+A mask gives every block one of L = d + 1 levels v ∈ {0 … d}; v/d is the partner's share there. The
+mask minimizes
 
-    E(v) = Σ_i [ v_i/d · cost_i − η/N · (v_i · logit λ + log C(d, v_i)) ] + Σ_(ij) w_ij |v_i − v_j|^q / d^q
+    E(v) = Σ_i [ v_i/d · cost_i − η/N · (v_i · logit λ + log C(d, v_i)) ]
+         + Σ_(ij) w_ij |v_i − v_j|^q / d^q
 
-over the grid of N blocks: cost_i is what is lost by showing the partner in block i, w_ij joins neighbours, and the binomial prior
-of λ leaves, apart from a constant, one slope for all blocks and all steps. q is 1, 2 or 4.
+over the grid of N blocks. cost_i is the saliency lost by showing the partner in block i, and w_ij
+joins neighbors. The binomial prior of λ adds, apart from a constant, one slope for all blocks and
+all steps. q is 1, 2 or 4.
 """
 
 from collections.abc import Sequence
@@ -17,28 +20,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...checks import can_inspect, check_choice
-from ...compiled import in_chunks, noticed
-from ...devices import downloaded
+from ...core.checks import can_inspect, check_choice
+from ...core.compiled import has_numba, in_chunks, load_kernels
+from ...core.devices import downloaded
 from ...geometry.grid import block_means, cut_finer
-from .problem import MOST_MEMORY, CutProblem
+from .problem import MAX_SOLVER_BYTES, CutProblem
 from .rof import rof_levels
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 LabelCost = Literal["l1", "l2", "l4"]
 Backend = Literal["auto", "torch"]
 OutOfRange = Literal["refuse", "clamp"]
 
-# Costs are rounded to whole multiples of 2^−36, so that optima, ties and their order in λ are exact; sums stay below 2^62.
 SCALE = 2.0**36
-LARGEST = 2.0**62
-EDGE = 1e-7
-SLACK = 1e-3  # what rounding may add to pixels that were normalised and are taken back
+"""Costs are rounded to multiples of 2⁻³⁶, so that optima, ties and their order in λ are exact."""
+MAX_ENERGY = 2.0**62
+MIN_SHARE = 1e-7
+"""λ stays that far from 0 and 1, where the slope would be infinite."""
+PIXEL_TOLERANCE = 1e-3
+"""Rounding error of pixels that were normalized and converted back."""
 
 
 class CutTerms(NamedTuple):
-    """What does not depend on λ, in float64: ``cost [B, rows, columns]`` and weights ``down [B, rows − 1, columns]`` to the block
-    below, ``right [B, rows, columns − 1]`` to the block on the right, all weights at least 0."""
+    """The terms that do not depend on λ, in float64.
+
+    Args:
+        cost: ``[B, rows, columns]``.
+        down: ``[B, rows − 1, columns]`` weights to the block below, at least 0.
+        right: ``[B, rows, columns − 1]`` weights to the block on the right, at least 0.
+    """
 
     cost: Tensor
     down: Tensor
@@ -46,8 +57,8 @@ class CutTerms(NamedTuple):
 
 
 def slack_of(x: Tensor) -> float:
-    """How far pixels of x may lie outside their range for the sake of rounding alone."""
-    return SLACK + torch.finfo(x.dtype).eps
+    """Return how far rounding may move pixels of x outside their range."""
+    return PIXEL_TOLERANCE + torch.finfo(x.dtype).eps
 
 
 def cut_terms(
@@ -61,25 +72,41 @@ def cut_terms(
     std: float | Sequence[float] | None = None,
     out_of_range: OutOfRange = "refuse",
 ) -> CutTerms:
-    """The terms for ``x [B, C, H, W]`` and its partners on the grid of ``saliency [B, rows, columns]``.
+    """Compute costs and weights of a batch.
 
-    With b = β / (16 √N) and D the mean difference of colours, times ``std``, of two blocks across their border,
-    showing the partner costs the saliency it hides and bγ/2 times the differences it makes; an edge weighs
-    b (1 + γ/2 (D(x, x') + D(x', x) − D(x, x) − D(x', x'))). Colours are averaged over ``neighbourhood`` places next to the
-    border, or over the block if they do not fit into it twice. Without ``std`` x must be pixels in 0 … 1. The weights cannot be
-    negative while γ times the range of ``std · x`` is at most 1; otherwise ``out_of_range`` says whether to refuse or to raise
-    negative ones to 0.
+    With b = β / (16 √N) and D the mean difference of colors, times ``std``, of two blocks across
+    their border, showing the partner costs the saliency it hides and bγ/2 times the differences it
+    makes; an edge weighs b (1 + γ/2 (D(x, x') + D(x', x) − D(x, x) − D(x', x'))).
+
+    Args:
+        x: ``[B, C, H, W]``.
+        partner: ``[B]``.
+        saliency: ``[B, rows, columns]``, the share of each block.
+        beta: β.
+        gamma: γ.
+        neighbourhood: Places next to a border over which colors are averaged; the whole block if
+            they do not fit into it twice.
+        std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
+        out_of_range: Weights cannot be negative while γ times the range of ``std · x`` is at most
+            1. Otherwise ``refuse`` raises an error and ``clamp`` sets negative weights to 0.
+
+    Returns:
+        The terms, on the CPU.
+
+    Raises:
+        ValueError: If pixels are out of range.
     """
     seen = downloaded(*seen_colours(x, saliency.shape[1:], neighbourhood), saliency)
     return terms_of(x, partner, *seen, beta=beta, gamma=gamma, std=std, out_of_range=out_of_range)
 
 
 def seen_colours(x: Tensor, grid: Sequence[int], neighbourhood: int) -> tuple[Tensor, Tensor]:
-    """The mean colours of ``x [B, C, H, W]`` in cells of about ``neighbourhood`` places, and the bounds ``[2, 1 or C]`` of x."""
+    """Return mean colors in cells of about ``neighbourhood`` places, and the bounds of x."""
     x = x.detach()
-    cells = [cut_finer(side, count, neighbourhood) for side, count in zip(x.shape[2:], grid, strict=True)]
-    # Of the pixels, not of the averaged colours, so that they do not depend on the grid that was drawn.
-    # By channel it is slower, but an accelerator is asked once only.
+    cells = [
+        cut_finer(side, count, neighbourhood) for side, count in zip(x.shape[2:], grid, strict=True)
+    ]
+    # Of the pixels, so that bounds do not depend on the grid. On a GPU by channel, in one transfer.
     bounds = x.aminmax() if can_inspect(x) else (x.amin((0, 2, 3)), x.amax((0, 2, 3)))
     return block_means(x.float(), (cells[0], cells[1])), torch.stack(list(bounds)).reshape(2, -1)
 
@@ -96,20 +123,20 @@ def terms_of(
     std: float | Sequence[float] | None,
     out_of_range: OutOfRange,
 ) -> CutTerms:
-    """:func:`cut_terms` on the CPU, from what was seen of ``x`` and its saliency there."""
+    """:func:`cut_terms` from the results of :func:`seen_colours`, on the CPU."""
     rows, columns = saliency.shape[1:]
     deviation = torch.as_tensor(1.0 if std is None else std, dtype=torch.float32, device="cpu")
     if out_of_range == "refuse":
         _check_range(x.detach(), bounds, gamma, deviation, normalised=std is not None)
-    colour, saliency = colour * deviation.reshape(-1, 1, 1), saliency.to(torch.float64)
+    color, saliency = colour * deviation.reshape(-1, 1, 1), saliency.to(torch.float64)
     b = beta / (16 * sqrt(rows * columns))
     cost = saliency - saliency[partner]
     weights = []
     for axis in (2, 3):
-        colour, cost = (colour, cost) if axis == 2 else (colour.transpose(2, 3), cost.transpose(1, 2))
+        color, cost = (color, cost) if axis == 2 else (color.transpose(2, 3), cost.transpose(1, 2))
         blocks = cost.shape[1]
-        deep = colour.shape[2] // blocks
-        before, after = colour[:, :, deep - 1 : -1 : deep], colour[:, :, deep::deep]
+        deep = color.shape[2] // blocks
+        before, after = color[:, :, deep - 1 : -1 : deep], color[:, :, deep::deep]
         across = cost.shape[2]
         same = _difference(before, after, across)
         own_pair = _difference(before, after[partner], across)
@@ -120,13 +147,16 @@ def terms_of(
         # Of the pair at a border, the first block is before it, the second after it.
         cost[:, :-1] += b * gamma / 2 * (pair_own + pair_pair - own_pair - same)
         cost[:, 1:] += b * gamma / 2 * (own_pair + pair_pair - pair_own - same)
-    return CutTerms(cost.transpose(1, 2), weights[0].clamp(min=0), weights[1].transpose(1, 2).clamp(min=0))
+    return CutTerms(
+        cost.transpose(1, 2), weights[0].clamp(min=0), weights[1].transpose(1, 2).clamp(min=0)
+    )
 
 
 def _difference(before: Tensor, after: Tensor, blocks: int) -> Tensor:
-    """``[B, borders, blocks]`` in float64: the mean over channels and cells of |before − after| ``[B, C, borders, cells]``."""
+    """``[B, borders, blocks]``: the mean of |before − after| over channels and cells."""
     apart = (before - after).abs().mean(1)
-    return apart.reshape(*apart.shape[:2], blocks, apart.shape[2] // blocks).mean(-1).to(torch.float64)
+    cells = apart.shape[2] // blocks
+    return apart.reshape(*apart.shape[:2], blocks, cells).mean(-1).to(torch.float64)
 
 
 def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normalised: bool) -> None:
@@ -134,52 +164,77 @@ def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normal
     slack = slack_of(x)
     if not normalised and not -slack <= low <= high <= 1 + slack:
         raise ValueError(
-            f"x must be pixels in 0 … 1, got {low:.4g} … {high:.4g}: say with std= what they were divided by "
-            "(1.0 if nothing), or, for values without bounds, out_of_range='clamp'"
+            f"x must be pixels in 0 … 1, got {low:.4g} … {high:.4g}: pass std= if x is normalized, "
+            "or out_of_range='clamp' for values without bounds"
         )
     widest = float(((bounds[1] - bounds[0]).float() * std).max())
     if gamma * widest > 1 + slack and can_inspect(x):
-        widest = float(((x.amax((0, 2, 3)) - x.amin((0, 2, 3))).float() * std).max())  # channel by channel, which is slower
+        widest = float(
+            ((x.amax((0, 2, 3)) - x.amin((0, 2, 3))).float() * std).max()
+        )  # channel by channel, which is slower
     if gamma * widest > 1 + slack:
         raise ValueError(
             f"gamma times the range of the pixels must be at most 1, got {gamma:g} · {widest:.4g}: "
-            "std · x + mean should be pixels in 0 … 1; lower gamma, or raise negative weights to 0 with out_of_range='clamp'"
+            "std · x + mean should be pixels in 0 … 1; lower gamma or pass out_of_range='clamp'"
         )
 
 
 def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: LabelCost) -> CutProblem:
-    """``terms`` with the prior of ``lam [K, 1 or B]`` in whole numbers; base and slope are rounded apart, so that masks nest.
+    """Add the prior of λ and round to integers. Base and slope are rounded apart: masks nest.
 
-    λ is kept 10⁻⁷ away from 0 and 1, where the slope would be infinite.
+    Args:
+        terms: Costs and weights.
+        lam: ``[K, 1 or B]``.
+        labels: Number of values of a mask.
+        eta: Weight of the prior.
+        cost: Smoothness.
+
+    Returns:
+        The problem that solvers take.
+
+    Raises:
+        ValueError: If energies do not fit 64 bits.
     """
     d, power = labels - 1, int(cost[1])
     weight = eta / terms.cost[0].numel() * SCALE
-    # In numpy, whose calls cost a fraction of torch's on arrays this small.
-    costs, down, right, shares = (part.cpu().numpy() for part in (*terms, lam.detach().to(torch.float64)))
-    shares = shares.clip(EDGE, 1 - EDGE)
+    # NumPy calls are cheaper than torch calls on arrays this small.
+    costs, down, right, shares = (
+        part.cpu().numpy() for part in (*terms, lam.detach().to(torch.float64))
+    )
+    shares = shares.clip(MIN_SHARE, 1 - MIN_SHARE)
     prior = np.array([log(comb(d, p + 1)) - log(comb(d, p)) for p in range(d)]) * weight
     base = costs[:, None] * (SCALE / d) - prior[:, None, None]
     down, right = down * (SCALE / d**power), right * (SCALE / d**power)
     slope = np.broadcast_to(np.log(shares / (1 - shares)) * weight, (len(shares), len(costs)))
     _check_size(base, slope, down, right, d**power)
-    whole = [np.rint(part).astype(np.int64, order="C") for part in (base, down.clip(0), right.clip(0), slope)]
+    whole = [
+        np.rint(part).astype(np.int64, order="C")
+        for part in (base, down.clip(0), right.clip(0), slope)
+    ]
     bend = (1, *((gap + 1) ** power - 2 * gap**power + (gap - 1) ** power for gap in range(1, d)))
     base_, down_, right_, slope_ = map(torch.from_numpy, whole)
     return CutProblem(base_, down_, right_, slope_, bend)
 
 
 def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: int) -> None:
-    """Refuse what does not fit into whole numbers of 64 bits, with room for every sum the solvers make."""
+    """Raise ValueError unless every sum that the solvers compute fits 64 bits."""
     largest = np.abs(base).sum((1, 2, 3)) + base[0].size * np.abs(slope).max(0)
-    largest = (largest + 2 * steepest * (np.abs(down).sum((1, 2)) + np.abs(right).sum((1, 2)))).max()
-    if not largest < LARGEST:
+    largest = (
+        largest + 2 * steepest * (np.abs(down).sum((1, 2)) + np.abs(right).sum((1, 2)))
+    ).max()
+    if not largest < MAX_ENERGY:
         raise ValueError(
             f"the mask energy is too large to be solved exactly, got {largest / SCALE:.3g}: "
             "are x and the saliency finite, and beta and eta of ordinary size?"
         )
 
 
-MOST_BLOCKS = 32  # per side: a row of blocks must fit half a word of the kernel
+MAX_BLOCKS = 32
+"""Blocks per side: a row must fit half a word of the kernel."""
+MAX_ROOM_BYTES = 1 << 24
+"""Arcs of the pairs that a thread prepares at once."""
+MIN_NODES_PER_THREAD = 20_000
+"""About a millisecond of work, below which a second thread does not pay."""
 
 
 def solve_masks(
@@ -193,21 +248,37 @@ def solve_masks(
     backend: Backend = "auto",
     device: torch.device | None = None,
 ) -> Tensor:
-    """``[K, B, rows, columns]`` uint8 levels 0 … labels − 1: the smallest of the masks that minimise the energy, for every λ.
+    """Find the smallest mask that minimizes the energy, for every λ.
 
-    ``lam [K, 1 or B]`` may come in any order; a larger λ never has the smaller level anywhere. λ = 0 is all 0 and λ = 1 all
-    ``labels`` − 1, the limits of the prior. The result depends on nothing but a pair's own terms and λ.
+    A larger λ never has the smaller level anywhere. λ = 0 is 0 everywhere and λ = 1 is
+    ``labels`` − 1, the limits of the prior. A mask depends on its pair's terms and λ only.
 
-    ``auto`` is the compiled solver, on the CPU; ``torch`` is :func:`.rof.rof_levels` on ``device`` (None: the terms'), whose
-    memory does not grow with the square of the grid; it proves its masks and logs how many it could not prove.
+    Args:
+        terms: Costs and weights.
+        lam: ``[K, 1 or B]``, in any order.
+        labels: Number of values of a mask.
+        eta: Weight of the prior.
+        cost: Smoothness.
+        threads: Maximum number of threads. None is torch's.
+        backend: ``auto`` is the compiled solver if numba is installed. ``torch`` is
+            :func:`multimix.methods.puzzlemix.rof.rof_levels`, whose memory does not grow with the
+            square of the grid.
+        device: Where the torch solver runs. None is the terms' device.
+
+    Returns:
+        ``[K, B, rows, columns]`` uint8 levels.
+
+    Raises:
+        ValueError: If an option is invalid or the problem too large.
     """
     check_choice("cost", cost, get_args(LabelCost))
     check_choice("backend", backend, get_args(Backend))
     check_labels_option(labels, cost)
-    if max(terms.cost.shape[1:]) > MOST_BLOCKS:
-        raise ValueError(f"blocks must be at most {MOST_BLOCKS} per side, got a grid of {list(terms.cost.shape[1:])}")
+    if max(terms.cost.shape[1:]) > MAX_BLOCKS:
+        got = list(terms.cost.shape[1:])
+        raise ValueError(f"blocks must be at most {MAX_BLOCKS} per side, got a grid of {got}")
     problem = quantised(terms, lam, labels, eta, cost)
-    if backend == "torch":
+    if backend == "torch" or not has_numba():
         levels = rof_levels(problem, device=device or terms.cost.device).levels
     else:
         levels = problem_levels(problem, threads=threads)
@@ -219,28 +290,86 @@ def solve_masks(
 
 def check_labels_option(labels: int, cost: LabelCost) -> None:
     """Raise ValueError unless ``labels`` is a number of values a mask can have."""
-    # A step costs a d^−4th of the weight with l4: with more labels rounding to whole numbers would take too much of it.
-    most = 32 if cost == "l4" else 256
-    if not isinstance(labels, int) or not 2 <= labels <= most:
-        raise ValueError(f"labels must be a whole number in 2 … {most} with cost={cost!r}, got {labels!r}")
+    # With l4 a step costs a d⁻⁴th of the weight: rounding would be too coarse for more labels.
+    max_labels = 32 if cost == "l4" else 256
+    if not isinstance(labels, int) or not 2 <= labels <= max_labels:
+        raise ValueError(
+            f"labels must be an integer in 2 … {max_labels} with cost={cost!r}, got {labels!r}"
+        )
 
 
 def problem_levels(problem: CutProblem, *, threads: int | None = None) -> Tensor:
-    """``[K, B, rows, columns]`` uint8: the smallest minimisers of a problem in whole numbers, found on the CPU."""
-    from .graphcut_kernel import cut_levels
+    """Solve a problem in integers by minimum cuts, on the CPU.
 
+    Args:
+        problem: The energies.
+        threads: Maximum number of threads. None is torch's.
+
+    Returns:
+        ``[K, B, rows, columns]`` uint8: the smallest minimizers.
+
+    Raises:
+        ImportError: If numba is not installed.
+        ValueError: If a thread would need more than a gigabyte.
+    """
+    solver = load_kernels(f"{__package__}.graphcut_kernel", "The minimum cut of PuzzleMix")
     batch, steps, rows, columns = problem.base.shape
-    memory = (steps * rows * columns + 2) * steps * (rows * columns / 64 + 3) * 8
-    if memory > MOST_MEMORY:
+    blocks, words = rows * columns, -(-rows * columns // 64)
+    layer_words = (steps * blocks + 2) * steps * (words + 2)
+    room_words = steps * steps * 4 * (blocks + words)
+    memory = 8 * (layer_words + room_words)
+    if memory > MAX_SOLVER_BYTES:
         raise ValueError(
-            f"{steps + 1} labels on {rows} × {columns} blocks need {memory / 2**30:.1f} GB for each thread, more than "
-            f"{MOST_MEMORY / 2**30:g}: use fewer labels or blocks, or backend='torch'"
+            f"labels={steps + 1} on {rows} × {columns} blocks need {memory / 2**30:.1f} GB for "
+            f"each thread, more than {MAX_SOLVER_BYTES / 2**30:g}: use fewer labels or blocks, or "
+            "backend='torch'"
         )
-    levels = torch.empty(len(problem.slope), batch, rows, columns, dtype=torch.uint8)
-    base, down, right, slope = (part.numpy() for part in problem[:4])
-    order = np.argsort(-slope, axis=0, kind="stable")
-    arrays = (base, down, right, slope, order, np.array(problem.bend), levels.numpy())
-    least = max(1, 20_000 // problem.base[0].numel())  # about a millisecond of work, below which a second thread costs more
-    with noticed(cut_levels):
-        in_chunks(lambda start, stop: cut_levels(*arrays, start, stop), batch, threads, least)
-    return levels
+    base, down, right = (part.numpy() for part in problem[:3])
+    slope = np.ascontiguousarray(problem.slope.numpy().T)
+    order = np.argsort(-slope, axis=1, kind="stable")
+    reached = np.empty((batch, slope.shape[1], steps * words), np.uint64)
+    gap = np.subtract.outer(np.arange(steps), np.arange(steps))
+    capacity = np.triu(np.array(problem.bend)[abs(gap)])
+    crossed = steps > 1 and problem.bend[1] > 0
+    pairs_at_once = max(1, MAX_ROOM_BYTES // (8 * room_words))
+
+    def solve(start: int, stop: int) -> None:
+        layers, asking = np.zeros(layer_words, np.uint64), np.zeros(steps * words, np.uint64)
+        for low in range(start, stop, pairs_at_once):
+            pairs = slice(low, min(low + pairs_at_once, stop))
+            room = _arc_capacities(down[pairs], right[pairs], capacity)
+            solver.cut_pairs(
+                base[pairs].reshape(-1, steps * blocks).copy(),
+                slope[pairs],
+                order[pairs],
+                room.reshape(len(room), -1),
+                np.ascontiguousarray(_as_words(room > 0).swapaxes(-1, -2)).reshape(len(room), -1),
+                layers,
+                asking,
+                reached[pairs],
+                steps,
+                columns,
+                crossed,
+            )
+
+    in_chunks(solve, batch, threads, max(1, MIN_NODES_PER_THREAD // (steps * blocks)))
+    in_bytes = reached.view(np.uint8).reshape(batch, -1, steps, 8 * words)
+    bits = np.unpackbits(in_bytes, axis=3, count=blocks, bitorder="little")
+    levels = bits.sum(2, dtype=np.uint8).reshape(batch, -1, rows, columns)
+    return torch.from_numpy(np.ascontiguousarray(levels.swapaxes(0, 1)))
+
+
+def _arc_capacities(down: Ints, right: Ints, capacity: Ints) -> Ints:
+    """``[B, steps, steps, 4, N]``: from a level to the same or a higher level of each neighbor."""
+    batch, rows, columns = len(down), right.shape[1], down.shape[2]
+    room = np.zeros((batch, *capacity.shape, 4, rows, columns), np.int64)
+    room[..., 0, :, :-1] = room[..., 1, :, 1:] = right[:, None, None] * capacity[..., None, None]
+    room[..., 2, :-1, :] = room[..., 3, 1:, :] = down[:, None, None] * capacity[..., None, None]
+    return room.reshape(*room.shape[:4], -1)
+
+
+def _as_words(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """``[…, N]`` as bits of ``[…, words]``, lowest first."""
+    packed = np.packbits(flags, axis=-1, bitorder="little")
+    missing = -packed.shape[-1] % 8
+    return np.pad(packed, [(0, 0)] * (packed.ndim - 1) + [(0, missing)]).view(np.uint64)

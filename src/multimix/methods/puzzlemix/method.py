@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ...batch import Batch
-from ...checks import (
+from ...core.batch import Batch
+from ...core.checks import (
     can_inspect,
     check_channels,
     check_choice,
@@ -19,20 +21,21 @@ from ...checks import (
     checked_noise,
     checked_numbers,
     checked_saliency,
+    is_whole,
     per_channel,
 )
-from ...compiled import in_chunks, noticed
-from ...devices import downloaded, uniform_like
+from ...core.compiled import has_numba, in_chunks, load_kernels
+from ...core.devices import downloaded, uniform_like
+from ...core.plan import PairPlan
+from ...core.saliency import CleanPass, clean_pass, input_saliency
+from ...core.sampling import make_generator
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
-from ...plan import PairPlan
-from ...saliency import CleanPass, clean_pass, input_saliency
-from ...sampling import resolved
 from ..base import Method, PairMethod, Traits
 from ..clean_loss import CleanLossMethod
 from ..registry import register
 from .masks import (
-    MOST_BLOCKS,
+    MAX_BLOCKS,
     Backend,
     LabelCost,
     OutOfRange,
@@ -46,7 +49,8 @@ from .masks import (
 Array = np.ndarray[Any, Any]
 Rule = Literal["exact", "reference"]
 
-LEAST = 2**16  # blocks: less than about a millisecond of work does not pay for a thread
+MIN_BLOCKS_PER_THREAD = 2**16
+"""About a millisecond of work, below which a second thread does not pay."""
 Transport = Literal["exact", "reference", "none"]
 Blocks = int | tuple[int, int]
 
@@ -74,22 +78,45 @@ Blocks = int | tuple[int, int]
 )
 @dataclass(frozen=True, kw_only=True)
 class PuzzleMix(CleanLossMethod, PairMethod):
-    """x̂_k shows in every block x or x', or both in parts, whichever is salient there; blocks may move to where they show.
+    """Puzzle Mix: every block of x̂_k shows x, x' or both in parts, whichever is salient there.
 
-    One number of ``blocks`` per side is drawn for the batch (a pair of numbers is rows and columns). The K masks minimise the
-    energy of :mod:`.masks` exactly: ``beta`` weighs smoothness, ``gamma`` how much of it looks at the colours
-    across a border (averaged over ``neighbourhood`` places), ``eta`` the prior λ_k, ``labels`` is the number of values a mask
-    has. ``transport`` moves salient hidden blocks to visible places at a cost of ``transport_eps`` times the squared distance,
-    in blocks of ``transport_size`` places (None: the mask's own).
+    Hidden salient blocks may move to visible places. The K masks minimize the energy of
+    :mod:`multimix.methods.puzzlemix.masks` exactly and nest in λ. ``plan`` needs
+    ``saliency [B, *size]``, and ``noise [B, C, *size]`` if a role is attacked. Without numba masks
+    come from the torch solver and transport from SciPy.
 
-    ``mean`` and ``std`` say how x was normalised, so that std · x + mean are pixels in 0 … 1, in which colours count; without
-    ``std`` x itself must lie there. Only ``adv_p`` looks at ``mean``. ``backend`` chooses how masks are solved
-    (:func:`.masks.solve_masks`). ``clean_weight`` and ``clean_scale`` add the loss of the
-    clean batch (:class:`multimix.methods.clean_loss.CleanLossMethod`). With probability ``adv_p`` each, the
-    samples in the first and in the second role get adversarial noise of up to ``adv_eps``/255; ``adv_roles`` fixes the choices.
-
-    ``saliency_pool`` is the ``pool`` of :func:`multimix.input_saliency`, in a pass that serves nothing but the saliency: a clean
-    loss and the noise need one in full.
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        blocks: Blocks per side, or (rows, columns). Of several one is drawn for the batch.
+        labels: Number of values of a mask.
+        beta: Weight of smoothness.
+        gamma: Share of smoothness that depends on colors across a border.
+        eta: Weight of the prior λ_k.
+        cost: Smoothness as a power of the difference of labels: ``l1``, ``l2`` or ``l4``.
+        neighbourhood: Places on each side of a border over which colors are averaged.
+        transport: ``exact`` moves blocks by the optimal assignment, ``reference`` by the rule of
+            the authors' code, ``none`` moves nothing.
+        transport_eps: Cost of the squared distance of a move.
+        transport_size: Side of the blocks that move, in places. None is the mask's blocks.
+        adv_p: Probability that the samples in each role get adversarial noise.
+        adv_eps: Largest noise, in 255ths.
+        adv_roles: Fixes which roles get noise. None draws them.
+        mean: Mean that ``x`` was normalized with. Only adversarial noise needs it.
+        std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
+        saliency_pool: ``pool`` of :func:`multimix.input_saliency`, in a pass that only computes
+            saliency.
+        out_of_range: ``refuse`` raises an error where an edge weight could be negative, ``clamp``
+            sets it to 0.
+        clean_weight: Weight of the loss of the clean batch.
+        clean_scale: Scale of that loss: see :class:`multimix.methods.clean_loss.CleanLossMethod`.
+        threads: Maximum number of threads. None is torch's.
+        backend: ``auto`` is the compiled solver if numba is installed, ``torch`` the solver in
+            torch, on the device of ``x``.
     """
 
     blocks: tuple[Blocks, ...] = (2, 4, 8, 16)
@@ -121,45 +148,60 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         for name in ("beta", "gamma", "eta", "transport_eps", "adv_eps"):
             check_number(name, getattr(self, name))
         if self.adv_eps > 255:
-            raise ValueError(f"adv_eps counts in 255ths of the pixels' range, so it must lie in 0 … 255, got {self.adv_eps!r}")
+            raise ValueError(f"adv_eps must be in 0 … 255, got {self.adv_eps!r}")
         check_whole("neighbourhood", self.neighbourhood)
         for name in ("transport_size", "saliency_pool", "threads"):
             check_whole(name, getattr(self, name), none=True)
         check_labels_option(self.labels, self.cost)
         roles = self.adv_roles
-        if roles is not None and not (isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)):
-            raise ValueError(f"adv_roles must be two of True and False, or None to draw them, got {roles!r}")
+        if roles is not None and not (
+            isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)
+        ):
+            raise ValueError(
+                f"adv_roles must be two of True and False, or None to draw them, got {roles!r}"
+            )
         check_share("adv_p", self.adv_p)
 
     @property
     def traits(self) -> Traits:
-        """It needs ``saliency [B, *size]``, and ``noise [B, C, *size]`` unless it is certain that no role is attacked."""
+        """``noise`` is needed unless no role can be attacked."""
         traits = super().traits
         if self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles):
             return traits._replace(needs=("saliency", "noise"))
-        return traits if self.adv_p > 0 else traits._replace(accepts=tuple(name for name in traits.accepts if name != "noise"))
+        return (
+            traits
+            if self.adv_p > 0
+            else traits._replace(accepts=tuple(name for name in traits.accepts if name != "noise"))
+        )
 
     def choose(self, *, generator: Generator | None = None) -> Method | None:
         chosen = super().choose(generator=generator)
         if not isinstance(chosen, PuzzleMix) or chosen.adv_p == 0 or chosen.adv_roles is not None:
             return chosen
-        first, second = (torch.rand(2, generator=resolved(generator), dtype=torch.float64, device="cpu") < self.adv_p).tolist()
+        first, second = (
+            torch.rand(2, generator=make_generator(generator), dtype=torch.float64, device="cpu")
+            < self.adv_p
+        ).tolist()
         return replace(chosen, adv_roles=(first, second))
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "noise" in batch.given or "noise" not in self.traits.needs:
             if self.saliency_pool is None or self.clean_weight > 0 or "saliency" in batch.given:
                 return super().inputs(batch)
-            return {"saliency": input_saliency(batch.model, batch.x, batch.y, output=batch.output, pool=self.saliency_pool)}
+            return {
+                "saliency": input_saliency(
+                    batch.model, batch.x, batch.y, output=batch.output, pool=self.saliency_pool
+                )
+            }
         noise, clean = self._attack(batch)
-        told = {"noise": noise, "saliency": clean.saliency}
-        return {**told, "clean": clean} if self.clean_weight > 0 else told
+        inputs = {"noise": noise, "saliency": clean.saliency}
+        return {**inputs, "clean": clean} if self.clean_weight > 0 else inputs
 
     def _attack(self, batch: Batch) -> tuple[Tensor, CleanPass]:
-        """Noise ``[B, C, *size]`` from one gradient step, and the pass over the randomly perturbed batch that gave it.
+        """Noise ``[B, C, *size]`` from one gradient step, and the clean pass that it comes from.
 
-        u · clip(δ + (ε + 2/255) sign(g), ±ε) in pixels = std · x + mean, which stay in 0 … 1: δ is uniform in ±ε, g the gradient
-        of the clean loss at x + δ, u one uniform number for the batch.
+        In pixels std · x + mean it is u · clip(δ + (ε + 2/255) sign(g), ±ε), clipped to [0, 1]: δ
+        is uniform in ±ε, g the gradient of the clean loss at x + δ, u one uniform number.
         """
         x, eps = batch.x, self.adv_eps / 255
         (mean, std), slack = self._normalisation(x), slack_of(x)
@@ -173,7 +215,13 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         pixels = pixels.clamp(0, 1)
         start = (uniform_like(x, batch.generator) * 2 - 1) * eps
         start = (pixels + start).clamp(0, 1) - pixels
-        clean = clean_pass(batch.model, x + start / std, batch.y, training=self.clean_weight > 0, output=batch.output)
+        clean = clean_pass(
+            batch.model,
+            x + start / std,
+            batch.y,
+            training=self.clean_weight > 0,
+            output=batch.output,
+        )
         scale = torch.rand((), generator=batch.generator, dtype=torch.float64, device="cpu").item()
         delta = (start + (eps + 2 / 255) * clean.gradient.sign()).clamp(-eps, eps) * scale
         return ((pixels + delta).clamp(0, 1) - pixels) / std, clean
@@ -189,7 +237,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         noise: Tensor | None = None,
     ) -> PairPlan:
         if x.ndim not in (3, 4):
-            raise ValueError(f"PuzzleMix needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}")
+            raise ValueError(
+                f"PuzzleMix needs x of shape [B, C, length] or [B, C, H, W], got {list(x.shape)}"
+            )
         check_channels("mean", self.mean, x)
         check_channels("std", self.std, x)
         size = as_plane(x.shape[2:])
@@ -199,14 +249,22 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
         noise = None if noise is None else checked_noise(noise, x)
         plane, cells = x.reshape(*x.shape[:2], *size), self._transport_cells(grid, size)
-        # All that the host has to know of a batch on an accelerator, at once.
-        colour, bounds, held, *finer = downloaded(
+        # One transfer from the device.
+        color, bounds, shares, *finer = downloaded(
             *seen_colours(plane, grid, self.neighbourhood),
             block_saliency(salient, grid),
             *([] if cells == grid else [block_saliency(salient, cells)]),
         )
         terms = terms_of(
-            plane, partner, colour, bounds, held, beta=self.beta, gamma=self.gamma, std=self.std, out_of_range=self.out_of_range
+            plane,
+            partner,
+            color,
+            bounds,
+            shares,
+            beta=self.beta,
+            gamma=self.gamma,
+            std=self.std,
+            out_of_range=self.out_of_range,
         )
         levels = solve_masks(
             terms,
@@ -218,27 +276,37 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             backend=self.backend,
             device=x.device,
         )
-        plan = BlockPlan(partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid)
+        plan = BlockPlan(
+            partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid
+        )
         if noise is not None and self.adv_roles is not None:
             first, second = (noise if attacked else None for attacked in self.adv_roles)
             plan = replace(plan, noise=first, noise_pair=second)
-        return plan if self.transport == "none" else self._transported(plan, cells, finer[0] if finer else held)
+        if self.transport == "none":
+            return plan
+        return self._transported(plan, cells, finer[0] if finer else shares)
 
     def _transport_cells(self, grid: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-        """The grid of what is moved: that of the mask, or a finer one."""
+        """The grid of the blocks that move: the mask's or a finer one."""
         if self.transport == "none" or self.transport_size is None:
             return grid
-        rows, columns = (cut_finer(side, count, self.transport_size) for side, count in zip(size, grid, strict=True))
+        rows, columns = (
+            cut_finer(side, count, self.transport_size)
+            for side, count in zip(size, grid, strict=True)
+        )
         return rows, columns
 
-    def _transported(self, plan: BlockPlan, cells: tuple[int, int], held: Tensor) -> BlockPlan:
-        """``plan`` with the cells of both images, which hold so much, moved to where they are seen, in each of the K masks."""
+    def _transported(self, plan: BlockPlan, cells: tuple[int, int], salient: Tensor) -> BlockPlan:
+        """Move cells of both images to visible places; ``salient`` are their shares of saliency."""
         levels = plan.levels if cells == plan.cells else spread(plan.levels, cells)
+        rule: Rule = "reference" if self.transport == "reference" else "exact"
+        still = torch.arange(cells[0] * cells[1], dtype=torch.int32)
+        roles = (levels < plan.steps, salient), (levels > 0, salient[plan.partner])
         moved = []
-        for visible, own in ((levels < plan.steps, held), (levels > 0, held[plan.partner])):
-            rule: Rule = "reference" if self.transport == "reference" else "exact"
-            source = assigned_blocks(visible, own, self.transport_eps, rule=rule, threads=self.threads)
-            still = torch.arange(source.shape[2], dtype=torch.int32)
+        for visible, shares in roles:
+            source = assigned_blocks(
+                visible, shares, self.transport_eps, rule=rule, threads=self.threads
+            )
             moved.append(None if bool((source == still).all()) else source)
         return replace(plan, cells=cells, source=moved[0], source_pair=moved[1])
 
@@ -249,15 +317,19 @@ class PuzzleMix(CleanLossMethod, PairMethod):
 
 
 def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:
-    """``blocks`` as a tuple of numbers or pairs of numbers, each 1 … 32; one number alone is taken as the only one."""
-    found = (blocks,) if isinstance(blocks, int) else tuple(blocks) if isinstance(blocks, Sequence) else ()
-    numbers = [n for entry in found for n in (entry if isinstance(entry, tuple) and len(entry) == 2 else (entry,))]
-    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= MOST_BLOCKS for n in numbers):
+    """Return ``blocks`` as a tuple of numbers or pairs of numbers, or raise ValueError."""
+    options: Any = (blocks,) if isinstance(blocks, int) else blocks
+    is_valid = isinstance(options, Sequence) and len(options) > 0
+    for option in options if is_valid else ():
+        is_pair = isinstance(option, tuple) and len(option) == 2
+        numbers: Any = option if is_pair else (option,)
+        is_valid &= all(is_whole(number) and 1 <= number <= MAX_BLOCKS for number in numbers)
+    if not is_valid:
         raise ValueError(
-            f"blocks must be numbers of blocks per side, 1 … {MOST_BLOCKS}, or pairs (rows, columns), "
+            f"blocks must be blocks per side, 1 … {MAX_BLOCKS}, or pairs (rows, columns), "
             f"such as (2, 4, 8, 16), got {blocks!r}"
         )
-    return found
+    return tuple(options)
 
 
 def assigned_blocks(
@@ -268,38 +340,92 @@ def assigned_blocks(
     rule: Rule = "exact",
     threads: int | None = None,
 ) -> Tensor:
-    """``[K, B, rows · columns]`` int32: which block, row by row, is shown at each place; its own where the place is hidden.
+    """Assign blocks to visible places.
 
-    ``visible [K, B, rows, columns]`` of bools says where this image shows, ``saliency [B, rows, columns]`` is at least 0 with
-    sum 1. With d²(i, j) = ((r_i − r_j) / (rows − 1))² + ((c_i − c_j) / (columns − 1))² the rule ``exact`` minimises
+    With d²(i, j) = ((r_i − r_j) / (rows − 1))² + ((c_i − c_j) / (columns − 1))² the rule ``exact``
+    minimizes
 
         J = Σ over visible j of ε d²(source_j, j) − saliency[source_j],  visible sources distinct.
 
-    ``reference`` is the rule of the public code: as many rounds as the longer side has blocks, in which each block bids
-    ε d² − saliency where that is least and the lowest bid below 0 wins. It is not optimal, and where nobody won, the place keeps
-    its own block, even if that block has won elsewhere; the public code leaves it blank.
+    ``reference`` is the rule of the authors' code: in max(rows, columns) rounds each block bids
+    ε d² − saliency where that is least, and the lowest bid below 0 wins. It is not optimal. A place
+    without a winner keeps its own block; the authors' code leaves it blank.
+
+    Args:
+        visible: ``[K, B, rows, columns]``, where the image is visible.
+        saliency: ``[B, rows, columns]``, at least 0, with sum 1.
+        eps: ε.
+        rule: ``exact`` or ``reference``.
+        threads: Maximum number of threads. None is torch's.
+
+    Returns:
+        ``[K, B, rows · columns]`` int32: the block, row by row, that is shown at each place; its
+        own where the place is hidden.
+
+    Raises:
+        ImportError: If numba is not installed, for ``reference``, or neither numba nor SciPy.
     """
     check_number("eps", eps)
     check_choice("rule", rule, ("exact", "reference"))
     k, batch, rows, columns = visible.shape
     blocks = rows * columns
+    shown = visible.to(torch.bool).reshape(-1, blocks).contiguous().numpy()
+    salient = saliency.detach().to(torch.float64).reshape(-1, blocks).contiguous().numpy()
+    down, right = _moves(rows, eps), _moves(columns, eps)
+    if rule == "exact" and not has_numba():
+        by_scipy = _scipy_assignment(shown, salient, down, right)
+        return torch.from_numpy(by_scipy).reshape(k, batch, blocks)
     source = torch.arange(blocks, dtype=torch.int32).repeat(k * batch, 1)
-    arrays = (
-        visible.to(torch.bool).reshape(-1, blocks).contiguous().numpy(),
-        saliency.detach().to(torch.float64).reshape(-1, blocks).contiguous().numpy(),
-        _moves(rows, eps),
-        _moves(columns, eps),
-        source.numpy(),
-    )
-    from . import assignment_kernel
+    kernels = load_kernels(f"{__package__}.assignment_kernel", f"PuzzleMix with transport={rule!r}")
+    if rule == "exact":
+        floor = _first_prices(shown, salient, down, right)
+        price = np.where(shown, floor, np.inf)
+        leave = np.where(shown, np.tile(salient, (k, 1)) - floor, np.inf)
+        duals = np.stack([price, floor, leave], 1)
+        arrays = (shown, salient, down, right, floor, duals, source.numpy())
 
-    fill = assignment_kernel.exact if rule == "exact" else assignment_kernel.reference
-    with noticed(fill):
-        in_chunks(lambda start, stop: fill(*arrays, start, stop), k * batch, threads, max(1, LEAST // blocks))
+        def solve(start: int, stop: int) -> None:
+            label, tree = np.full(blocks, np.inf), np.empty((2, blocks), np.int64)
+            kernels.exact(*arrays, label, tree, start, stop)
+    else:
+        solve = partial(kernels.reference, shown, salient, down, right, source.numpy())
+    in_chunks(solve, k * batch, threads, max(1, MIN_BLOCKS_PER_THREAD // blocks))
     return source.reshape(k, batch, blocks)
 
 
 def _moves(side: int, eps: float) -> Array:
-    """What a move by 0, 1 … side − 1 blocks along this axis costs."""
+    """The cost of a move by 0, 1 … side − 1 blocks along this axis."""
     moves: Array = float(eps) * (np.arange(side) / max(side - 1, 1)) ** 2
     return moves
+
+
+def _first_prices(shown: Array, saliency: Array, down: Array, right: Array) -> Array:
+    """``[masks, blocks]``: the least s_r + (cost of single steps to r) over visible r."""
+    repeated = np.tile(saliency, (len(shown) // len(saliency), 1))
+    # Masks last, so that neighbors are contiguous.
+    floor = np.where(shown, repeated, np.inf).T.reshape(len(down), len(right), -1).copy()
+    for lines, moves in ((floor.swapaxes(0, 1), right), (floor, down)):
+        for along in (lines, lines[::-1]):
+            for before, after in pairwise(along):
+                np.minimum(after, before + moves[1], out=after)
+    return np.ascontiguousarray(floor.reshape(shown.shape[::-1]).T)
+
+
+def _scipy_assignment(shown: Array, saliency: Array, down: Array, right: Array) -> Array:
+    """``[masks, blocks]``: the exact rule without numba."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError as error:
+        raise ImportError(
+            "PuzzleMix with transport='exact' needs numba or scipy: pip install multimix[solvers]"
+        ) from error
+    rows, columns = len(down), len(right)
+    place = np.arange(rows * columns)
+    row, column = place // columns, place % columns
+    apart = down[abs(row[:, None] - row)] + right[abs(column[:, None] - column)]
+    source = np.tile(np.arange(rows * columns, dtype=np.int32), (len(shown), 1))
+    for mask, places in enumerate(shown):
+        visible = places.nonzero()[0]
+        _, blocks = linear_sum_assignment(apart[visible] - saliency[mask % len(saliency)])
+        source[mask, visible] = blocks
+    return source

@@ -1,13 +1,14 @@
-"""Masks in pure torch on any device, all pairs and all K at once, with a proof for each of them.
+"""Masks in torch on any device, all pairs and all K at once, with a proof for each of them.
 
-Node (p, i) of the level graph says "block i is above level p" and costs base − slope; an arc from (p, i) to (q, j), q ≤ p, costs
-bend[p − q] · weight if the neighbours i and j have the first and lack the second. All nodes share the slope, so the cuts for all
-λ are thresholds of one function (Hochbaum 2001; Chambolle and Darbon 2009)
+Node (p, i) of the level graph says "block i is above level p" and costs base − slope. An arc from
+(p, i) to (q, j), q ≤ p, costs bend[p − q] · weight if the neighbors i and j have the first and lack
+the second. All nodes share the slope, so the cuts for all λ are thresholds of one function
+(Hochbaum 2001; Chambolle and Darbon 2009)
 
-    u = argmin ½‖u + base‖² + Σ_arcs capacity · max(u_a − u_b, 0),      (p, i) is taken  ⇔  u > −slope.
+    u = argmin ½‖u + base‖² + Σ_arcs capacity · max(u_a − u_b, 0),    (p, i) is taken ⇔ u > −slope.
 
-Its dual is a projection: flows z within their capacities, u = −base − div z. Whatever z is, Σ min(0, −slope − u) is a lower bound
-of the energy, so the flow proves the mask or shows how far it may be from the optimum.
+Its dual is a projection: flows z within their capacities, u = −base − div z. For any z,
+Σ min(0, −slope − u) is a lower bound of the energy, so the flow proves the mask or bounds its gap.
 """
 
 from math import frexp
@@ -16,23 +17,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...compiled import log
-from .problem import MOST_MEMORY, CutProblem, problem_energy
+from ...core.compiled import log
+from .problem import MAX_SOLVER_BYTES, CutProblem, problem_energy
 
-ROUND = 25  # iterations between two looks at the proofs
-GLANCE = 5  # iterations between two looks at the momentum
-MOST = 4000
-BYTES = 110  # of memory for a pair, a block and two levels
-FRACTION = 20  # bits behind the point when flows are rounded for a proof
+ITERATIONS_PER_PROOF = 25
+ITERATIONS_PER_RESTART_CHECK = 5
+MAX_ITERATIONS = 4000
+BYTES = 110
+"""Memory for a pair, a block and two levels."""
+MAX_FLOW_BITS = 20
+"""Bits behind the point when flows are rounded for a proof."""
 
 
 class Certified(NamedTuple):
-    """``levels [K, B, rows, columns]`` uint8; ``gap [K, B]`` float64: energy minus lower bound, in the problem's whole numbers;
-    ``proven [K, B]`` bool: the mask is the smallest of all optimal ones. All on the CPU.
+    """Masks with proofs, on the CPU.
 
-    Flows are rounded to fixed-point numbers within their capacities, bounds and energies are computed with integers: a proof does
-    not rest on floating point. A gap below 1 proves the energy optimal, as energies are whole. If furthermore every node taken
-    lies above its threshold by more than the gap, no optimal mask can lack it, so the mask is the smallest.
+    Flows are rounded to fixed-point numbers within their capacities, and bounds and energies are
+    integers: a proof does not depend on floating point. A gap below 1 proves the energy optimal. If
+    every node taken is above its threshold by more than the gap, the mask is the smallest.
+
+    Args:
+        levels: ``[K, B, rows, columns]`` uint8.
+        gap: ``[K, B]`` float64, energy minus lower bound, in the problem's integers.
+        proven: ``[K, B]``, whether the mask is the smallest of all optimal ones.
     """
 
     levels: Tensor
@@ -40,13 +47,26 @@ class Certified(NamedTuple):
     proven: Tensor
 
 
-def rof_levels(problem: CutProblem, *, device: torch.device | str | None = None, most: int = MOST) -> Certified:
-    """The minimal optimal masks of all slopes: accelerated projected gradient on the dual, at most ``most`` iterations.
+def rof_levels(
+    problem: CutProblem,
+    *,
+    device: torch.device | str | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+) -> Certified:
+    """Find the smallest optimal masks by accelerated projected gradient on the dual.
 
-    Only so many pairs are solved at once as fit into a gigabyte, at least one. Pairs whose K masks are proven leave the
-    iteration; the K masks of a pair are thresholds of one function and nest in λ whether proven or not. Devices without
-    float64 iterate in float32: the proofs stay as strict, but a mask with a node that is within 2·10⁻⁶ of the largest cost of
-    its threshold is taken for tied and remains unproven.
+    Pairs are solved in groups that fit into a gigabyte, and leave the iteration once their K masks
+    are proven. The K masks of a pair are thresholds of one function and nest in λ whether proven or
+    not. Without float64 (MPS) the proofs are as strict, but a mask with a node within 2·10⁻⁶ of the
+    largest cost of its threshold counts as tied and stays unproven.
+
+    Args:
+        problem: The energies.
+        device: Where to iterate. None is the problem's device.
+        max_iterations: Iterations before unproven masks are returned and logged.
+
+    Returns:
+        Masks, gaps and proofs.
     """
     device = problem.base.device if device is None else torch.device(device)
     batch, _, rows, columns = problem.base.shape
@@ -55,46 +75,50 @@ def rof_levels(problem: CutProblem, *, device: torch.device | str | None = None,
         torch.zeros_like(problem.slope, dtype=torch.float64),
         torch.zeros_like(problem.slope, dtype=torch.bool),
     )
-    at_once = max(1, MOST_MEMORY // (BYTES * problem.steps**2 * rows * columns))
+    at_once = max(1, MAX_SOLVER_BYTES // (BYTES * problem.steps**2 * rows * columns))
     for start in range(0, batch, at_once):
         pairs = torch.arange(start, min(start + at_once, batch), device=problem.base.device)
         flow, done = _Flow(_pairs_of(problem, pairs), device), 0
         while len(pairs):
-            some = min(ROUND, most - done)
+            some = min(ITERATIONS_PER_PROOF, max_iterations - done)
             flow.advance(some)
             done += some
-            found = flow.certified(_pairs_of(problem, pairs))
-            for whole, part in zip(result, found, strict=True):
-                whole[:, pairs] = part
-            if done >= most:
+            solved = flow.certified(_pairs_of(problem, pairs))
+            for values, part in zip(result, solved, strict=True):
+                values[:, pairs] = part
+            if done >= max_iterations:
                 break
-            unproven = (~found.proven.all(0)).nonzero().flatten()
+            unproven = (~solved.proven.all(0)).nonzero().flatten()
             if len(unproven) < len(pairs):
                 pairs = pairs[unproven]
                 flow.keep(unproven.to(device))
-    _report(problem, result, most)
+    _report(problem, result, max_iterations)
     return result
 
 
 class _Flow:
-    """Flows of all pairs, which stand on the last axis; ``z[0]`` runs down and ``z[1]`` right, ``[level here, level there, …]``.
+    """Flows of all pairs, which are the last axis.
 
-    A flow from level p here to level q there is at least 0 if q < p, at most 0 if q > p (the arc then leads back), of either
-    sign if q = p.
+    ``z[0]`` runs down and ``z[1]`` right, ``[level on this side, level on the other side, …]``. A
+    flow from level p to level q is at least 0 if q < p, at most 0 if q > p (the arc then leads
+    back), of either sign if q = p.
     """
 
     def __init__(self, problem: CutProblem, device: torch.device) -> None:
         dtype = _float_of(device)
         self.low_table, self.high_table = _capacities(problem.bend)
         self.bits, self.unit = _fixed_point(problem, self.high_table - self.low_table)
-        # Where u is flat it is a mean of at most numel whole numbers: what is closer to a threshold than half of the smallest
-        # possible distance, or than floats can tell, is a tie and not taken.
+        # Where u is flat it is a mean of at most numel integers: what is closer to a threshold than
+        # half the smallest possible distance, or than rounding, is a tie and not taken.
         rounding = 16 * torch.finfo(dtype).eps / self.unit
         self.tie = int(max(1 / (2 * problem.base[0].numel()), rounding) * 2**self.bits)
         arcs = max(1, int((self.high_table > self.low_table).sum(1).max()))
         self.step = 1 / (8 * arcs)  # 1/‖div‖²: a node has ``arcs`` arcs to each of its 4 neighbours
         self.data = _pairs_last(-problem.base, device, dtype) * self.unit
-        weights = [_pairs_last(weight, device, dtype) * self.unit for weight in (problem.down, problem.right)]
+        weights = [
+            _pairs_last(weight, device, dtype) * self.unit
+            for weight in (problem.down, problem.right)
+        ]
         self.low = [_arc_table(self.low_table, weight) for weight in weights]
         self.high = [_arc_table(self.high_table, weight) for weight in weights]
         self.z = [torch.zeros_like(high) for high in self.high]
@@ -102,7 +126,10 @@ class _Flow:
         self.pace = torch.ones(len(problem.base), device=device, dtype=dtype)
 
     def advance(self, iterations: int) -> None:
-        """FISTA (Beck and Teboulle 2009); a pair whose momentum points uphill starts anew (O'Donoghue and Candès 2015)."""
+        """FISTA (Beck and Teboulle 2009), restarted where momentum points uphill.
+
+        The restart is that of O'Donoghue and Candès (2015).
+        """
         spare = [torch.empty_like(z) for z in self.z]
         for count in range(1, iterations + 1):
             u = _minus_divergence(self.data, self.ahead)
@@ -111,7 +138,11 @@ class _Flow:
                 torch.sub(here.unsqueeze(1), there.unsqueeze(0), out=new)
                 torch.add(ahead, new, alpha=self.step, out=new)
                 torch.clamp(new, self.low[axis], self.high[axis], out=new)
-            pace = self.pace if count % GLANCE else self.pace.masked_fill(self._uphill(spare), 1.0)
+            pace = (
+                self.pace
+                if count % ITERATIONS_PER_RESTART_CHECK
+                else self.pace.masked_fill(self._uphill(spare), 1.0)
+            )
             self.pace = (1 + (1 + 4 * pace * pace).sqrt()) / 2
             momentum = 1 + (pace - 1) / self.pace
             for z, ahead, new in zip(self.z, self.ahead, spare, strict=True):
@@ -127,25 +158,34 @@ class _Flow:
     def certified(self, problem: CutProblem) -> Certified:
         """Masks, gaps and proofs by the present flow, for the pairs it holds."""
         device = self.data.device
-        whole = []
+        flows = []
         for axis, weight in enumerate((problem.down, problem.right)):
             weight = _pairs_last(weight, device, torch.int64) << self.bits
             low, high = _arc_table(self.low_table, weight), _arc_table(self.high_table, weight)
-            z = (self.z[axis] * (2.0**self.bits / self.unit)).round().to(torch.int64).clamp(low, high)
-            # Rounding to float may have moved a capacity: saturated arcs get the exact one.
+            z = (
+                (self.z[axis] * (2.0**self.bits / self.unit))
+                .round()
+                .to(torch.int64)
+                .clamp(low, high)
+            )
+            # Saturated arcs get the exact capacity, which rounding to float may have changed.
             z = torch.where(self.z[axis] >= self.high[axis], high, z)
-            whole.append(torch.where(self.z[axis] <= self.low[axis], low, z))
-        u = _minus_divergence(_pairs_last(-problem.base, device, torch.int64) << self.bits, whole)
+            flows.append(torch.where(self.z[axis] <= self.low[axis], low, z))
+        u = _minus_divergence(_pairs_last(-problem.base, device, torch.int64) << self.bits, flows)
         above = u + (problem.slope.to(device) << self.bits)[:, None, None, None]
         taken = above > self.tie
         levels = taken.sum(1, dtype=torch.uint8).movedim(-1, 1).cpu()
         bound = -above.clamp(min=0).flatten(1, -2).sum(1).cpu()
-        margin = above.masked_fill(~taken, torch.iinfo(torch.int64).max).flatten(1, -2).amin(1).cpu()
+        margin = (
+            above.masked_fill(~taken, torch.iinfo(torch.int64).max).flatten(1, -2).amin(1).cpu()
+        )
         gap = (problem_energy(problem, levels) << self.bits) - bound
-        return Certified(levels, gap.double() / 2.0**self.bits, (gap < 1 << self.bits) & (gap < margin))
+        return Certified(
+            levels, gap.double() / 2.0**self.bits, (gap < 1 << self.bits) & (gap < margin)
+        )
 
     def _uphill(self, flows: list[Tensor]) -> Tensor:
-        """Which pairs the step from ``z`` to ``flows`` has carried against the gradient at ``ahead``."""
+        """The pairs whose step from ``z`` to ``flows`` was against the gradient at ``ahead``."""
         product = torch.zeros_like(self.pace)
         for z, ahead, new in zip(self.z, self.ahead, flows, strict=True):
             product += ((ahead - new) * (new - z)).flatten(0, -2).sum(0)
@@ -153,7 +193,7 @@ class _Flow:
 
 
 def _capacities(bend: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Least and greatest flow between level p here and level q there, ``[d, d]`` int64, in units of the border's weight."""
+    """Least and greatest flow between two levels, ``[d, d]``, in units of the border's weight."""
     levels = torch.arange(len(bend), device="cpu")
     apart = levels[:, None] - levels
     capacity = torch.tensor(bend, device="cpu")[apart.abs()]
@@ -161,7 +201,7 @@ def _capacities(bend: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def _fixed_point(problem: CutProblem, table: Tensor) -> tuple[int, float]:
-    """Bits behind the point with which every sum stays below 2⁶²; the power of two that brings the numbers to order 1."""
+    """Bits behind the point such that sums stay below 2⁶², and a scale to numbers of order 1."""
     base, slope = problem.base.double().abs(), problem.slope.double().abs()
     total = base.flatten(1).sum(1).max() + base[0].numel() * slope.max()
     largest = base.max()
@@ -169,7 +209,7 @@ def _fixed_point(problem: CutProblem, table: Tensor) -> tuple[int, float]:
         if weight.numel():
             total = total + 2 * table.sum() * weight.double().flatten(1).sum(1).max()
             largest = torch.maximum(largest, weight.max().double() * table.max())
-    bits = min(FRACTION, max(0, 62 - frexp(float(total))[1]))
+    bits = min(MAX_FLOW_BITS, max(0, 62 - frexp(float(total))[1]))
     return bits, 2.0 ** -frexp(float(largest))[1]
 
 
@@ -178,7 +218,7 @@ def _arc_table(table: Tensor, weight: Tensor) -> Tensor:
 
 
 def _both_sides(u: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Views of ``u [d, rows, columns, B]`` on this side and on the other side of every border across ``axis``."""
+    """Views of ``u [d, rows, columns, B]`` on both sides of every border across ``axis``."""
     length = u.shape[1 + axis] - 1
     return u.narrow(1 + axis, 0, length), u.narrow(1 + axis, 1, length)
 
@@ -207,16 +247,17 @@ def _pairs_of(problem: CutProblem, pairs: Tensor) -> CutProblem:
     return CutProblem(base, down, right, problem.slope[:, pairs], problem.bend)
 
 
-def _report(problem: CutProblem, result: Certified, most: int) -> None:
-    """Say how many masks are not proven, and how far from the optimum they may be."""
+def _report(problem: CutProblem, result: Certified, max_iterations: int) -> None:
+    """Log how many masks are not proven, and the largest gap."""
     unproven = ~result.proven
     if not bool(unproven.any()):
         return
     bound = problem_energy(problem, result.levels).double() - result.gap
     log.warning(
-        "%d of %d masks are not proven optimal after %d iterations; the largest gap to a lower bound is %.1e of that bound",
+        "%d of %d masks are not proven optimal after %d iterations; the largest gap to a lower "
+        "bound is %.1e of that bound",
         int(unproven.sum()),
         unproven.numel(),
-        most,
+        max_iterations,
         float((result.gap / bound.abs().clamp(min=1))[unproven].max()),
     )

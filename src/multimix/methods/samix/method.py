@@ -1,4 +1,4 @@
-"""SAMix (Li et al., 2021): K masks from a network that learns where to show whom, beside the model and from a slow copy of it."""
+"""SAMix (Li et al., 2021): K masks from a network that is trained beside the model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,19 +7,28 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from ...batch import Batch, Criterion, Mixed
-from ...checks import check_number, check_share, check_spatial
-from ...devices import uploaded
-from ...logits import Output
-from ...loss import soft_cross_entropy
-from ...mixing import mix
-from ...plan import MaskPlan, PairPlan, even_mask
-from ...saliency import check_classes, clean_logits
-from ...sampling import random_partner, sample_path
-from ...target import soft_target
+from ...core.batch import Batch, MixedBatch
+from ...core.checks import check_number, check_share, check_spatial
+from ...core.devices import uploaded
+from ...core.logits import Output
+from ...core.losses import Criterion, soft_cross_entropy
+from ...core.mixing import mix
+from ...core.plan import MaskPlan, PairPlan, even_mask, per_sample
+from ...core.saliency import check_classes, clean_logits
+from ...core.sampling import random_partner, sample_path
+from ...core.targets import are_indices, soft_target
 from ..base import Method, PairMethod, Traits
-from ..registry import Look, register
-from .block import Average, FixedBlock, MaskNetwork, MixBlock, NewBlock, balanced_bce, mask_loss, rescaled
+from ..registry import register
+from .block import (
+    Average,
+    FixedBlock,
+    MaskNetwork,
+    MixBlock,
+    NewBlock,
+    balanced_bce,
+    mask_loss,
+    rescaled,
+)
 
 
 @register(
@@ -35,43 +44,58 @@ from .block import Average, FixedBlock, MaskNetwork, MixBlock, NewBlock, balance
         "mix_shuffle_no_repeat": "derange",
         "eta_weight": "eta",
     },
-    shared="pair, features of a slow copy of the model; masks are learnt by a block beside it",
+    shared="pair, features of a slow copy of the model; masks are learned by a block beside it",
     order="masks nest with `monotone=True`",
     # Every mask is rescaled to its λ, so that the target is the share of pixels.
-    examples=({"block": FixedBlock(), "train_block": False, "clean_weight": 0.0, "rescale_p": 1.0},),
-    exceptions={
-        "one mask for the batch": "a mask follows its own two images",
-        "order in k": "masks are learnt; monotone=True nests them",
-        "geometry": "all that is drawn is whether to rescale, here certain",
-    },
-    look=Look(
-        # Sharper than by default, or it would look like mixup; rescaled, because the label says λ whatever the mask.
-        lambda side: {
-            "block": FixedBlock(cell=max(1, side // 32), sharpness=8.0),
-            "train_block": False,
-            "clean_weight": 0.0,
-            "rescale_p": 1.0,
-        },
-        short="a fixed block\ninstead of a\ntrained one",
-        whole="A fixed block stands here for the trained one: B shows first where it is bright; masks are rescaled to a mean "
-        "of λ.",
+    examples=(
+        {"block": FixedBlock(), "train_block": False, "clean_weight": 0.0, "rescale_p": 1.0},
     ),
-    recipe={"block": NewBlock("stage3")},
-    small={"block": NewBlock("stage1")},
+    exceptions={
+        "one mask for the batch": "a mask depends on the two images of its pair",
+        "order in k": "masks are learned; monotone=True nests them",
+        "geometry": "only rescaling is drawn, which is certain with rescale_p=1",
+    },
 )
 @dataclass(frozen=True, kw_only=True)
 class SAMix(PairMethod):
-    """x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k from ``block`` at ρ_k = 1 − λ_k; the label is (1 − λ_k) y + λ_k y', whatever the mask.
+    """SAMix: x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', where ``block`` computes m_k for ρ_k = 1 − λ_k.
 
-    :func:`multimix.mixed_loss` adds ``clean_weight`` times the loss of the clean batch and, with ``train_block``, the block's own
-    loss on a draw (π, ρ) of its own: the cross-entropy of its slow copy on a mixed batch and ``mask_weight`` times
-    :func:`.block.mask_loss` (``mask_slack``, ``variance_weight``, ``mask_average``). One ``backward`` then trains
-    both, the model by the first two terms only and the block by the last only. With neither, ``mixed_logits`` and ``Mix`` work.
+    The label is (1 − λ_k) y + λ_k y' for any mask. The loss of :func:`multimix.mixed_forward` adds
+    ``clean_weight`` times the loss of the clean batch and, with ``train_block``, the loss of the
+    block on its own draw (π, ρ): the cross-entropy of its slow copy on a mixed batch plus
+    ``mask_weight`` times :func:`.block.mask_loss`. One ``backward`` trains both: the model by the
+    first two terms, the block by the last. :class:`multimix.Mix` works without both terms.
 
-    Where λ or 1 − λ is at most ``margin`` the step is plain mixup. With probability ``rescale_p`` masks are rescaled such that
-    their mean is λ_k. ``monotone`` takes the cumulative maximum over k, so that masks nest. With ``eta`` the block's loss is
-    a binary one of each class in which classes outside the pair weigh ``eta``. ``plan`` takes ``features [B, C, *places]`` of the
-    block's slow copy instead of asking for them.
+    ``plan`` also takes ``features [B, C, *places]`` of the block's slow copy.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        block: A mask network such as :class:`.block.MixBlock`, or its description
+            :class:`.block.NewBlock`, for ``bind``.
+        margin: Steps with λ or 1 − λ of at most ``margin`` are plain mixup.
+        rescale_p: Probability that masks are rescaled to a mean of λ_k.
+        monotone: Take the cumulative maximum over k, so that masks nest.
+        train_block: Add the loss of the block.
+        clean_weight: Weight of the clean loss.
+        mask_weight: Weight of the mask loss.
+        mask_slack: ``slack`` of the mask loss.
+        variance_weight: ``variance`` of the mask loss.
+        mask_average: ``average`` of the mask loss.
+        eta: Train the block by the binary cross-entropy of each class, in which classes outside the
+            pair have this weight. None uses the cross-entropy.
+
+    Example::
+
+        method = SAMix(k=5, block=NewBlock("layer3")).bind(model, x, updates=10_000)
+        optimizer.add_param_group({"params": trained_parameters(method)})
+        mixed_forward(model, method, x, y).loss().backward()
+        optimizer.step()
+        method.after_step(model)
     """
 
     alpha: float = 2.0
@@ -91,10 +115,12 @@ class SAMix(PairMethod):
         super().__post_init__()
         if not isinstance(self.block, MaskNetwork | NewBlock):
             raise TypeError(
-                f"block must be a network of masks such as MixBlock(model, 'layer3', 256), got {type(self.block).__name__}"
+                "block must be a mask network such as MixBlock(model, 'layer3', 256), "
+                f"got {type(self.block).__name__}"
             )
         if self.train_block and not isinstance(self.block, MixBlock | NewBlock):
-            raise ValueError(f"{type(self.block).__name__} has nothing to learn: use train_block=False")
+            name = type(self.block).__name__
+            raise ValueError(f"block {name} has no weights to train: pass train_block=False")
         for name in ("rescale_p", "mask_slack"):
             check_share(name, getattr(self, name))
         check_share("margin", self.margin, 0.5)
@@ -104,9 +130,12 @@ class SAMix(PairMethod):
 
     @property
     def traits(self) -> Traits:
-        own = "trains its block by a loss (train_block=False leaves it out)" if self.train_block else None
-        clean = f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
-        return self._traits._replace(own_loss=clean or own)
+        terms = []
+        if self.clean_weight > 0:
+            terms.append(f"adds a clean loss of weight {self.clean_weight:g}")
+        if self.train_block:
+            terms.append("adds the loss of its block (omitted with train_block=False)")
+        return self._traits._replace(own_loss=" and ".join(terms) or None)
 
     @property
     def modules(self) -> nn.ModuleDict:
@@ -119,63 +148,105 @@ class SAMix(PairMethod):
         return bound
 
     def after_step(self, model: nn.Module) -> None:
-        """The block's slow copy follows the model."""
+        """Move the block's slow copy toward the model."""
         if self.train_block and isinstance(self.block, MixBlock):
             self.block.update(model)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         assert isinstance(self.block, MaskNetwork)
         check_spatial(batch.x, "SAMix")
-        told: dict[str, Tensor] = {}
+        inputs: dict[str, Tensor] = {}
         if self.train_block or "features" not in batch.given:
-            told["features"] = self.block.features(batch.x)
+            inputs["features"] = self.block.features(batch.x)
         if self.train_block:
-            told["block_loss"] = self.block_loss(
-                batch.x, batch.y, told["features"], generator=batch.generator, output=batch.output
+            inputs["block_loss"] = self.block_loss(
+                batch.x, batch.y, inputs["features"], generator=batch.generator, output=batch.output
             )
         if self.clean_weight > 0:
-            told["clean_logits"] = clean_logits(batch.model, batch.x, batch.output)
-        return told
+            inputs["clean_logits"] = clean_logits(batch.model, batch.x, batch.output)
+        return inputs
 
-    def loss(self, batch: Batch, mixed: Mixed, criterion: Criterion) -> Tensor:
-        value = super().loss(batch, mixed, criterion)
-        if mixed.first and self.clean_weight > 0:
-            logits = batch.given["clean_logits"]
-            value = value + self.clean_weight * criterion(logits, batch.target_rows(logits.shape[1]))
-        return value + batch.given["block_loss"] if mixed.first and self.train_block else value
+    def loss(self, mixed: MixedBatch, criterion: Criterion) -> Tensor:
+        value = super().loss(mixed, criterion)
+        if not mixed.is_first:
+            return value
+        given = mixed.batch.given
+        if self.clean_weight > 0:
+            logits = given["clean_logits"]
+            clean = criterion(logits, mixed.batch.target_rows(logits.shape[1]))
+            value = value + self.clean_weight * clean
+        return value + given["block_loss"] if self.train_block else value
 
-    def block_loss(self, x: Tensor, y: Tensor, features: Tensor, *, generator: Generator, output: Output | None = None) -> Tensor:
-        """What the block learns from, on one draw (π, ρ) of its own; gradients reach nothing but the block."""
+    def block_loss(
+        self,
+        x: Tensor,
+        y: Tensor,
+        features: Tensor,
+        *,
+        generator: Generator,
+        output: Output | None = None,
+    ) -> Tensor:
+        """Compute the loss of the block on its own draw (π, ρ). Gradients reach only the block.
+
+        Args:
+            x: ``[B, C, *size]`` samples.
+            y: Class indices ``[B]`` or probabilities ``[B, C]``.
+            features: ``[B, C, *places]`` of the slow copy.
+            generator: A CPU generator.
+            output: Where the model's result holds the logits.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If ``y`` holds neither class indices nor probabilities.
+            MixingError: If the slow copy fails on the mixed batch.
+        """
         assert isinstance(self.block, MixBlock)
-        check_spatial(x, "SAMix")
-        check_classes(y, "the block of SAMix", "for others use a trained block and train_block=False")
+        check_classes(y, "the block of SAMix", "for other labels pass train_block=False")
         partner = random_partner(len(x), derange=self.derange, generator=generator)
-        rho = 1 - sample_path(1, self.alpha, rows=len(x) if self.per_pair else 1, generator=generator)
+        rows = len(x) if self.per_pair else 1
+        rho = 1 - sample_path(1, self.alpha, rows=rows, generator=generator)
         partner, rho = uploaded(x.device, partner, rho)
         mask = self.block.masks(features, partner, rho, x.shape[2:], learning=True)[0]
         rho, x = rho[0], x.detach()
         logits = self.block.logits(mix(x, x[partner], mask), output)
-        own = soft_target(y, logits.shape[1] if y.ndim == 1 and not y.is_floating_point() else None).to(logits.dtype)
-        target = mix(own, own[partner], (1 - rho).unsqueeze(1))
-        loss = soft_cross_entropy(logits, target) if self.eta is None else balanced_bce(logits, target, self.eta)
-        shape = mask_loss(mask, rho, slack=self.mask_slack, variance=self.variance_weight, average=self.mask_average)
-        return loss + self.mask_weight * shape
+        labels = soft_target(y, logits.shape[1] if are_indices(y) else None).to(logits.dtype)
+        target = mix(labels, labels[partner], (1 - rho).unsqueeze(1))
+        if self.eta is None:
+            loss = soft_cross_entropy(logits, target)
+        else:
+            loss = balanced_bce(logits, target, self.eta)
+        options: dict[str, Any] = {"variance": self.variance_weight, "average": self.mask_average}
+        return loss + self.mask_weight * mask_loss(mask, rho, slack=self.mask_slack, **options)
 
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, features: Tensor | None = None) -> PairPlan:
+    def build(
+        self,
+        x: Tensor,
+        partner: Tensor,
+        lam: Tensor,
+        *,
+        generator: Generator,
+        features: Tensor | None = None,
+    ) -> PairPlan:
         check_spatial(x, "SAMix")
         assert isinstance(self.block, MaskNetwork)
-        # Drawn whether it counts or not, and for the whole path: neither options nor K then change what is drawn later.
-        to_rescale = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64) < self.rescale_p
-        plain = (lam <= self.margin) | (lam >= 1 - self.margin)
-        some_rescaled, some_plain = bool(to_rescale.any()), bool(plain.any())
-        partner, lam, to_rescale, plain = uploaded(x.device, partner, lam, to_rescale, plain)
+        # Always drawn: later draws then do not depend on the options.
+        uniform = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64)
+        is_plain = (lam <= self.margin) | (lam >= 1 - self.margin)
+        is_rescaled = uniform < self.rescale_p
+        any_rescaled = bool(is_rescaled.any())
+        partner, lam, is_rescaled, is_plain = uploaded(
+            x.device, partner, lam, is_rescaled, is_plain
+        )
         z = self.block.features(x) if features is None else features
         share = self.block.masks(z, partner, 1 - lam, x.shape[2:])
-        of_pair = lam.expand(-1, len(x))
-        if some_rescaled:
-            share = torch.where(_wide(to_rescale.unsqueeze(0), share), rescaled(share, 1 - of_pair), share)
-        if some_plain:
-            share = torch.where(_wide(plain, share), even_mask(of_pair, x.shape[2:]), share)
+        lam_of_pair = lam.expand(-1, len(x))
+        if any_rescaled:
+            is_rescaled = per_sample(is_rescaled.unsqueeze(0), x)
+            share = torch.where(is_rescaled, rescaled(share, 1 - lam_of_pair), share)
+        even = even_mask(lam_of_pair, x.shape[2:])
+        share = torch.where(per_sample(is_plain, x), even, share)
         if self.monotone:
             share = share.cummax(0).values
         return LearnedPlan(partner=partner, size=x.shape[2:], share=share.detach(), coefficient=lam)
@@ -183,7 +254,11 @@ class SAMix(PairMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnedPlan(MaskPlan):
-    """Masks whose means are not the labels': ``coefficient [K, 1 or B]`` is the partner's share of the target."""
+    """Masks whose means differ from the labels' λ.
+
+    Args:
+        coefficient: ``[K, 1 or B]``, the partner's share of the target.
+    """
 
     coefficient: Tensor
     shared: ClassVar[tuple[str, ...]] = ("partner",)
@@ -192,7 +267,3 @@ class LearnedPlan(MaskPlan):
     def lam(self) -> Tensor:
         """``[K, B]``: λ as drawn, not the mean of the mask."""
         return self.coefficient.expand(-1, len(self.partner))
-
-
-def _wide(values: Tensor, like: Tensor) -> Tensor:
-    return values.reshape(*values.shape, *[1] * (like.ndim - 2))

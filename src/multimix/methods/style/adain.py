@@ -1,6 +1,6 @@
-"""Content and style of images: AdaIN, pairs of an encoder and a decoder, and how far apart the styles of classes lie.
+"""AdaIN, pairs of an encoder and a decoder, and distances between the styles of classes.
 
-Style is the mean and the deviation of every channel of an encoder's features, content is what is left of them.
+The style of an image is the mean and the deviation of every channel of an encoder's features.
 """
 
 import hashlib
@@ -13,94 +13,121 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from ...checks import per_channel
-from ...precision import float32_or_better, full_precision
+from ...core.checks import per_channel
+from ...core.devices import float32_or_better, full_precision
+from ...core.targets import are_indices, soft_target
 from ..base import NewNetwork
 
 EPS = 1e-5
-SAME_CLASS = 2.0  # what the authors add to the distance of a class from itself, which would be 0
+SAME_CLASS = 2.0
+"""Distance of a class from itself, as in the published code; it would be 0."""
 
 
 @runtime_checkable
 class EncoderDecoder(Protocol):
-    """Anything that turns images ``[B, C, H, W]`` into features ``[B, F, h, w]`` and features into images."""
+    """Maps images ``[B, C, H, W]`` to features ``[B, F, h, w]``, and features to images."""
 
-    def encode(self, x: Tensor) -> Tensor: ...
+    def encode(self, x: Tensor) -> Tensor:
+        """Return the features of images."""
+        ...
 
-    def decode(self, features: Tensor) -> Tensor: ...
+    def decode(self, features: Tensor) -> Tensor:
+        """Return images from features."""
+        ...
 
 
 def style_of(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation ``[B, F, 1, 1]`` of every channel: √(unbiased variance + 1e−5)."""
-    # A single place has no unbiased variance; its deviation is that of something constant.
+    """Compute mean and deviation √(unbiased variance + 1e−5) of every channel.
+
+    Args:
+        features: ``[B, F, h, w]``.
+
+    Returns:
+        Two tensors ``[B, F, 1, 1]``.
+    """
+    # A single place has no unbiased variance; it counts as constant.
     correction = 1 if features.shape[2:].numel() > 1 else 0
     variance, mean = torch.var_mean(features, dim=(2, 3), correction=correction, keepdim=True)
     return mean, (variance + EPS).sqrt()
 
 
 def adain(content: Tensor, style: Tensor) -> Tensor:
-    """σ(g) (f − μ(f)) / σ(f) + μ(g): the features f = ``content`` with the channel statistics of g = ``style``."""
+    """Compute σ(g) (f − μ(f)) / σ(f) + μ(g): features f with the channel statistics of g.
+
+    Args:
+        content: ``[B, F, h, w]``, f.
+        style: ``[B, F, h, w]``, g.
+
+    Returns:
+        ``[B, F, h, w]``.
+    """
     mean, deviation = style_of(content)
     new_mean, new_deviation = style_of(style)
     return (content - mean) / deviation * new_deviation + new_mean
 
 
 class StylePair:
-    """An encoder and a decoder as one frozen pair. Both modules are put into eval mode and their weights ask for no gradient.
+    """A frozen encoder and decoder for images in [0, 1]. Both modules are set to evaluation mode.
 
-    ``taps`` are positions in an encoder that is an ``nn.Sequential``: after these layers, styles are compared (:meth:`layers`).
-    Images are in 0 … 1.
+    Args:
+        encoder: Maps images to features.
+        decoder: Maps features to images.
+        taps: Positions in an ``nn.Sequential`` encoder after which styles are compared
+            (:meth:`layers`).
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, taps: tuple[int, ...] = ()) -> None:
         for name, module in (("encoder", encoder), ("decoder", decoder)):
             if not isinstance(module, nn.Module):
                 raise TypeError(f"{name} must be a torch.nn.Module, got {type(module).__name__}")
-        if taps and not (isinstance(encoder, nn.Sequential) and all(0 <= tap < len(encoder) for tap in taps)):
-            raise ValueError(f"taps must be positions in an encoder that is an nn.Sequential, got {taps!r}")
+        length = len(encoder) if isinstance(encoder, nn.Sequential) else 0
+        if not all(0 <= tap < length for tap in taps):
+            raise ValueError(f"taps must be positions in an nn.Sequential encoder, got {taps!r}")
         self.encoder = encoder.eval().requires_grad_(False)
         self.decoder = decoder.eval().requires_grad_(False)
         self.taps = tuple(taps)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Features of images."""
+        """Return the features of images."""
         features: Tensor = self.encoder(self._fitting(x, self.encoder))
         return features
 
     def decode(self, features: Tensor) -> Tensor:
-        """Images from features; of another size than those encoded where the encoder rounds sizes."""
+        """Return images from features. Their size differs if the encoder rounds sizes."""
         images: Tensor = self.decoder(self._fitting(features, self.decoder))
         return images
 
     def layers(self, x: Tensor) -> list[Tensor]:
-        """Features after each of ``taps``; those of :meth:`encode` if there are none."""
+        """Return the features after each tap, or those of :meth:`encode` without taps."""
         if not self.taps:
             return [self.encode(x)]
         assert isinstance(self.encoder, nn.Sequential)
-        found, z = [], self._fitting(x, self.encoder)
+        features, z = [], self._fitting(x, self.encoder)
         for position, layer in enumerate(self.encoder):
             z = layer(z)
             if position in self.taps:
-                found.append(z)
-        return found
+                features.append(z)
+        return features
 
     def to(self, device: torch.device | str) -> "StylePair":
-        """A pair with the weights on ``device``; these modules themselves are moved, as ``nn.Module.to`` does."""
+        """Move both modules to ``device`` in place, and return them as a new pair."""
         return StylePair(self.encoder.to(device), self.decoder.to(device), self.taps)
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen characters that stand for all weights."""
-        whole = hashlib.sha256()
+        """Sixteen characters of a hash of all weights."""
+        digest = hashlib.sha256()
         for module in (self.encoder, self.decoder):
             for name, value in module.state_dict().items():
-                whole.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-                whole.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return whole.hexdigest()[:16]
+                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+                flat = value.detach().cpu().contiguous().flatten()
+                digest.update(flat.view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:
-        # By its weights and not by its place in memory: results are filed under what a method says about itself.
-        return f"StylePair({type(self.encoder).__name__}, {type(self.decoder).__name__}, weights {self.digest})"
+        # The weights, not the memory address: results are stored under the method's repr.
+        names = f"{type(self.encoder).__name__}, {type(self.decoder).__name__}"
+        return f"StylePair({names}, weights {self.digest})"
 
     @staticmethod
     def _fitting(z: Tensor, module: nn.Module) -> Tensor:
@@ -108,27 +135,38 @@ class StylePair:
         if weight is None:
             return z
         if weight.device != z.device:
-            raise ValueError(f"x is on {z.device}, the style pair on {weight.device}: move one of them with .to(device)")
+            raise ValueError(
+                f"x is on {z.device}, the style pair on {weight.device}: move one of them with "
+                ".to(device)"
+            )
         return z.to(weight.dtype)
 
 
 def check_pair(pair: Any) -> None:
-    """Raise ValueError unless ``pair`` can encode and decode, and is not in training mode; or is still to be made."""
+    """Raise unless ``pair`` can encode and decode in evaluation mode, or is a description."""
     if isinstance(pair, type) or not isinstance(pair, EncoderDecoder | NewNetwork):
         raise TypeError(
-            "pair must have encode(x) and decode(features), such as multimix.methods.style.adain.StylePair(encoder, decoder), "
-            f"got {type(pair).__name__}"
+            "pair must have encode(x) and decode(features), such as StylePair(encoder, decoder) of "
+            f"multimix.methods.style.adain, got {type(pair).__name__}"
         )
     modules = (pair.encoder, pair.decoder) if isinstance(pair, StylePair) else (pair,)
     if any(isinstance(module, nn.Module) and module.training for module in modules):
-        raise ValueError("pair must be in eval mode, got a module in training mode: call eval() on it first")
+        raise ValueError("pair must be in eval mode, got a module in training mode: call eval()")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StyleSpace:
-    """A pair as normalised images of any size see it: x · ``std`` + ``mean`` and a shorter side of ``side`` on the way in.
+    """A pair for normalized images of any size.
 
-    What comes out is normalised and resized back. ``side`` None keeps the size. ``clamp`` cuts decoded images to 0 … 1 first.
+    Images are denormalized and resized for the encoder; decoded images are resized and normalized
+    again.
+
+    Args:
+        pair: Encoder and decoder.
+        mean: Mean by which images were normalized: a number, or one per channel.
+        std: Standard deviation by which images were normalized.
+        side: Shorter side for the encoder; None keeps the size.
+        clamp: Clamp decoded images to [0, 1].
     """
 
     pair: EncoderDecoder
@@ -138,71 +176,132 @@ class StyleSpace:
     clamp: bool = False
 
     def encode(self, x: Tensor) -> Tensor:
-        """Features of ``x [B, C, H, W]``, in float32 or better, without a gradient."""
+        """Return the features of images.
+
+        Args:
+            x: ``[B, C, H, W]``.
+
+        Returns:
+            ``[B, F, h, w]``, in float32 or better, detached.
+
+        Raises:
+            ValueError: If the pair returns another shape.
+        """
         with torch.no_grad(), full_precision(x):
             features = self.pair.encode(self.inward(float32_or_better(x.detach())))
             if features.ndim != 4 or len(features) != len(x):
-                raise ValueError(f"pair.encode must return features [{len(x)}, F, h, w] here, got {list(features.shape)}")
+                shape = list(features.shape)
+                raise ValueError(f"pair.encode must return [{len(x)}, F, h, w], got {shape}")
             return float32_or_better(features)
 
     def decode(self, features: Tensor, like: Tensor) -> Tensor:
-        """Images of the size and normalisation of ``like [B, C, H, W]``, in the precision of ``features``, without a gradient."""
+        """Return images from features.
+
+        Args:
+            features: ``[B, F, h, w]``.
+            like: ``[B, C, H, W]`` images whose size, normalization and precision the result has.
+
+        Returns:
+            ``[B, C, H, W]``, in float32 or better, detached.
+
+        Raises:
+            ValueError: If the pair returns another shape.
+        """
         with torch.no_grad(), full_precision(like):
             images = self.pair.decode(features)
             if images.ndim != 4 or images.shape[:2] != (len(features), like.shape[1]):
-                wanted = f"[{len(features)}, {like.shape[1]}, H, W]"
-                raise ValueError(f"pair.decode must return images {wanted} here, got {list(images.shape)}")
+                expected = f"[{len(features)}, {like.shape[1]}, H, W]"
+                shape = list(images.shape)
+                raise ValueError(f"pair.decode must return images {expected}, got {shape}")
             images = float32_or_better(images).to(float32_or_better(like.detach()).dtype)
             images = images.clamp(0, 1) if self.clamp else images
-            if images.shape[2:] != like.shape[2:]:
-                images = interpolate(images, like.shape[2:], mode="bilinear", align_corners=False)
-            mean, std = (per_channel(name, getattr(self, name), like).to(images.dtype) for name in ("mean", "std"))
+            images = resized(images, like.shape[2:])
+            mean, std = self._statistics(like, images.dtype)
             return (images - mean) / std
 
     def styles(self, x: Tensor) -> Tensor:
-        """``[B, S]``: means and deviations of all channels at the layers where the pair compares styles."""
+        """Return means and deviations of all channels at the taps of the pair.
+
+        Args:
+            x: ``[B, C, H, W]``.
+
+        Returns:
+            ``[B, S]``.
+        """
         with torch.no_grad(), full_precision(x):
-            inward = self.inward(float32_or_better(x.detach()))
-            found = self.pair.layers(inward) if hasattr(self.pair, "layers") else [self.pair.encode(inward)]
-            return torch.cat([part.flatten(1) for layer in found for part in style_of(float32_or_better(layer))], dim=1)
+            images = self.inward(float32_or_better(x.detach()))
+            tapped = getattr(self.pair, "layers", None)
+            layers = [self.pair.encode(images)] if tapped is None else tapped(images)
+            statistics = [part for z in layers for part in style_of(float32_or_better(z))]
+            return torch.cat([part.flatten(1) for part in statistics], dim=1)
 
     def inward(self, x: Tensor) -> Tensor:
-        """``x [B, C, H, W]`` as the pair is given it."""
-        mean, std = (per_channel(name, getattr(self, name), x).to(x.dtype) for name in ("mean", "std"))
+        """Return ``x [B, C, H, W]`` denormalized and resized for the pair."""
+        mean, std = self._statistics(x, x.dtype)
         x = x * std + mean
         if self.side is None:
             return x
         height, width = x.shape[2:]
         scale = self.side / min(height, width)
         size = (round(height * scale), round(width * scale))
-        return x if size == (height, width) else interpolate(x, size, mode="bilinear", align_corners=False)
+        return resized(x, torch.Size(size))
+
+    def _statistics(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        mean, std = per_channel("mean", self.mean, x), per_channel("std", self.std, x)
+        return mean.to(dtype), std.to(dtype)
+
+
+def resized(images: Tensor, size: torch.Size) -> Tensor:
+    """Resize images ``[B, C, H, W]`` to ``size`` by bilinear interpolation."""
+    if images.shape[2:] == size:
+        return images
+    return interpolate(images, size, mode="bilinear", align_corners=False)
 
 
 class ClassDistances:
-    """``values [C, C]``: how far apart the styles of two classes are. Compared and shown by its content."""
+    """Distances between the styles of classes, compared by value.
+
+    Args:
+        values: ``[C, C]``, finite and at least 0.
+    """
 
     def __init__(self, values: Tensor) -> None:
         if not isinstance(values, Tensor):
             raise TypeError(f"distances must be a torch.Tensor [C, C], got {type(values).__name__}")
-        values = torch.as_tensor(values).detach().to("cpu", torch.float64)
-        if values.ndim != 2 or values.shape[0] != values.shape[1] or not bool((values >= 0).all() & values.isfinite().all()):
-            raise ValueError(f"distances must be [C, C], finite and at least 0, got shape {list(values.shape)}")
+        values = values.detach().to("cpu", torch.float64)
+        is_square = values.ndim == 2 and values.shape[0] == values.shape[1]
+        if not is_square or not bool(((values >= 0) & values.isfinite()).all()):
+            shape = list(values.shape)
+            raise ValueError(f"distances must be [C, C], finite and at least 0, got shape {shape}")
         self.values = values
 
     def between(self, label: Tensor, label_pair: Tensor) -> Tensor:
-        """``[B]``: distances of the classes of two rows of labels; between probabilities ``[B, C]`` the mean distance."""
+        """Return the distances between two rows of labels.
+
+        Args:
+            label: Class indices ``[B]``, or probabilities ``[B, C]``, for the mean distance.
+            label_pair: Labels of the partners.
+
+        Returns:
+            ``[B]``.
+
+        Raises:
+            ValueError: If the labels do not fit the number of classes.
+        """
+        classes = len(self.values)
         label, label_pair = label.cpu(), label_pair.cpu()
-        if label.ndim == 1 and not label.is_floating_point():
-            if not 0 <= int(label.min()) <= int(label.max()) < len(self.values):
-                raise ValueError(f"label must lie in 0 … {len(self.values) - 1}, the classes of distances, got {label.tolist()}")
+        if are_indices(label):
+            if not 0 <= int(label.min()) <= int(label.max()) < classes:
+                raise ValueError(f"label must be in 0 … {classes - 1}, got {label.tolist()}")
             return self.values[label.long(), label_pair.long()]
-        if label.ndim != 2 or label.shape[1] != len(self.values):
-            raise ValueError(f"label must be class indices [B] or rows [B, {len(self.values)}], got {list(label.shape)}")
+        if label.ndim != 2 or label.shape[1] != classes:
+            shape = list(label.shape)
+            raise ValueError(f"label must be indices [B] or rows [B, {classes}], got {shape}")
         return ((label.double() @ self.values) * label_pair.double()).sum(1)
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen characters that stand for all distances."""
+        """Sixteen characters of a hash of the values."""
         return hashlib.sha256(self.values.contiguous().numpy().tobytes()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -216,23 +315,31 @@ class ClassDistances:
 
 
 def class_distances(
-    space: StyleSpace, batches: Iterable[tuple[Tensor, Tensor]], num_classes: int, same_class: float = SAME_CLASS
+    space: StyleSpace, batches: Iterable[tuple[Tensor, Tensor]], num_classes: int
 ) -> ClassDistances:
-    """Mean squared differences between the mean styles of classes, over ``batches`` of (x, label).
+    """Compute the mean squared differences between the mean styles of classes.
 
-    ``same_class`` is added on the diagonal. Every image counts, however often its class occurs in a batch.
+    Args:
+        space: Encoder and decoder, such as ``method.space``.
+        batches: Pairs of images and class indices, with an image of every class.
+        num_classes: Number of classes.
+
+    Returns:
+        The distances. The distance of a class from itself is ``SAME_CLASS``.
+
+    Raises:
+        ValueError: If a label is out of range or a class has no image.
     """
-    total: Tensor | None = None
+    total = torch.zeros((), dtype=torch.float64, device="cpu")
     count = torch.zeros(num_classes, dtype=torch.float64, device="cpu")
     for x, label in batches:
-        if label.ndim != 1 or label.is_floating_point() or not 0 <= int(label.min()) <= int(label.max()) < num_classes:
-            raise ValueError(f"labels must be class indices in 0 … {num_classes - 1}, got {label.tolist()}")
+        one_hot = soft_target(label.cpu(), num_classes).double()
         styles = space.styles(x).double().cpu()
-        total = styles.new_zeros(num_classes, styles.shape[1]) if total is None else total
-        total.index_add_(0, label.long().cpu(), styles)
-        count.index_add_(0, label.long().cpu(), torch.ones(len(label)).to(count))
-    if total is None or bool((count == 0).any()):
-        raise ValueError(f"class distances need an image of every class, got none of {(count == 0).nonzero().flatten().tolist()}")
+        total = total + one_hot.T @ styles
+        count += one_hot.sum(0)
+    missing = (count == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(f"batches must hold an image of every class, got none of {missing}")
     mean = total / count.unsqueeze(1)
-    apart = torch.stack([(mean - row).square().mean(1) for row in mean])
-    return ClassDistances(apart + same_class * torch.eye(num_classes).to(apart))
+    distances = torch.stack([(mean - row).square().mean(1) for row in mean])
+    return ClassDistances(distances + SAME_CLASS * torch.eye(num_classes, device="cpu"))

@@ -1,4 +1,4 @@
-"""A small pair of an encoder and a decoder, trained in seconds on the images at hand: for tests, small images and CPUs."""
+"""A small encoder and decoder that train in seconds, for small images and CPUs."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,27 +8,46 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import interpolate, mse_loss
 
-from ...checks import check_number, check_whole
-from ...sampling import resolved, seeded
+from ...core.checks import check_number, check_whole
+from ...core.sampling import make_generator, seeded
 from ..base import NewNetwork
-from .adain import StylePair, adain
+from .adain import StylePair, adain, resized
 
 
-def small_style_pair(channels: int = 3, width: int = 16, *, generator: Generator | None = None) -> StylePair:
-    """An untrained pair for small images and CPUs: features of half the side, with ``2 · width`` channels."""
-    generator = resolved(generator, ranks_alike=True)
+def small_style_pair(
+    channels: int = 3, width: int = 16, *, generator: Generator | None = None
+) -> StylePair:
+    """Create an untrained pair with features of half the side.
+
+    Args:
+        channels: Channels of the images.
+        width: Half the number of channels of the features.
+        generator: A CPU generator for initial weights.
+
+    Returns:
+        The pair.
+    """
+    generator = make_generator(generator, same_on_all_ranks=True)
 
     def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
         options = {"stride": stride, "padding": 1, "padding_mode": "replicate", "device": "cpu"}
-        made: nn.Module = nn.utils.skip_init(nn.Conv2d, inputs, outputs, 3, **options)  # type: ignore[no-untyped-call]
-        weight, bias = made.parameters()
-        nn.init.kaiming_normal_(weight, generator=generator)  # torch's own start would move its global stream
+        # Without torch's initialization, which would draw from its global stream.
+        layer: nn.Module = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+            nn.Conv2d, inputs, outputs, 3, **options
+        )
+        weight, bias = layer.parameters()
+        nn.init.kaiming_normal_(weight, generator=generator)
         nn.init.zeros_(bias)
-        return made
+        return layer
 
     encoder = nn.Sequential(conv(channels, width), nn.ReLU(), conv(width, 2 * width, 2), nn.ReLU())
     decoder = nn.Sequential(
-        conv(2 * width, width), nn.ReLU(), nn.Upsample(scale_factor=2), conv(width, width), nn.ReLU(), conv(width, channels)
+        conv(2 * width, width),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        conv(width, width),
+        nn.ReLU(),
+        conv(width, channels),
     )
     return StylePair(encoder, decoder, taps=(1, 3))
 
@@ -42,40 +61,67 @@ def train_style_pair(
     rate: float = 5e-3,
     generator: Generator | None = None,
 ) -> StylePair:
-    """A :func:`small_style_pair` trained on ``images [N, C, H, W]``: seconds for small ones.
+    """Train a :func:`small_style_pair`.
 
-    It takes images in the range of these: train it on normalised ones, and the methods need no ``mean`` and ``std``.
+    For half of the steps, encoder and decoder learn to reconstruct images. Then the encoder is
+    frozen, and the decoder also learns to reconstruct features in a partner's style:
+    E(D(t)) ≈ t = AdaIN(f, f').
 
-    For half of the steps encoder and decoder learn to give images back; then the encoder stays, and the decoder learns to give
-    features in a partner's style back, too: E(D(t)) ≈ t = AdaIN(f, f').
+    Args:
+        images: ``[N, C, H, W]``, floating point, at least 2. If they are normalized, the method
+            needs no ``mean`` and ``std``.
+        steps: Number of optimizer steps, at least 2.
+        batch: Images per step.
+        width: As in :func:`small_style_pair`.
+        rate: Learning rate of Adam.
+        generator: A CPU generator for weights and batches.
+
+    Returns:
+        The pair, on the device of ``images``.
+
+    Raises:
+        ValueError: If ``images`` or ``steps`` does not fit.
+
+    Example::
+
+        StyleMix(k=5, pair=train_style_pair(x), side=None)
     """
     if images.ndim != 4 or len(images) < 2 or not images.is_floating_point():
-        raise ValueError(f"images must be at least 2, floating point, [N, C, H, W], got {images.dtype} {list(images.shape)}")
-    if steps < 2 or batch < 1:
-        raise ValueError(f"steps must be at least 2 and batch at least 1, got {steps} and {batch}")
-    generator = resolved(generator, ranks_alike=True)
+        got = f"{images.dtype} {list(images.shape)}"
+        raise ValueError(f"images must be at least 2, floating point, [N, C, H, W], got {got}")
+    check_whole("steps", steps, 2)
+    generator = make_generator(generator, same_on_all_ranks=True)
     pair = small_style_pair(images.shape[1], width, generator=generator)
     modules = nn.ModuleList([pair.encoder, pair.decoder]).to(images.device)
     images = images.detach().float()
-    for stylise in (False, True):
+    for stylize in (False, True):
         modules.requires_grad_(True)
-        if stylise:
+        if stylize:
             pair.encoder.requires_grad_(False)
-        optimiser = torch.optim.Adam([p for p in modules.parameters() if p.requires_grad], lr=rate)
+        weights = [weight for weight in modules.parameters() if weight.requires_grad]
+        optimizer = torch.optim.Adam(weights, lr=rate)
+        shape = (2, min(batch, len(images)))
         for _ in range(steps // 2):
-            drawn = torch.randint(len(images), (2, min(batch, len(images))), generator=generator, device="cpu")
+            index = torch.randint(len(images), shape, generator=generator, device="cpu")
             with torch.enable_grad():
-                x, x_pair = images[drawn.to(images.device)].unbind(0)
-                loss = _pair_loss(pair, x, x_pair, stylise)
-            optimiser.zero_grad()
+                x, x_pair = images[index.to(images.device)].unbind(0)
+                loss = _pair_loss(pair, x, x_pair, stylize)
+            optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
     return StylePair(pair.encoder, pair.decoder, pair.taps)
 
 
 @dataclass(frozen=True)
 class NewPair(NewNetwork):
-    """A pair still to be made: :func:`train_style_pair` on the images at hand, with these options."""
+    """The description of a pair that ``method.bind(model, images)`` trains on the images.
+
+    Args:
+        width: As in :func:`train_style_pair`.
+        steps: As in :func:`train_style_pair`.
+        batch: As in :func:`train_style_pair`.
+        rate: As in :func:`train_style_pair`.
+    """
 
     width: int = 16
     steps: int = 300
@@ -88,19 +134,33 @@ class NewPair(NewNetwork):
         check_number("rate", self.rate, above=0)
 
     def make(
-        self, model: nn.Module, images: Tensor, *, updates: int | None, generator: Generator, learn: bool = True
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        updates: int | None,
+        generator: Generator,
+        learn: bool = True,
     ) -> StylePair:
         if not learn:
-            return small_style_pair(images.shape[1], self.width, generator=generator).to(images.device)
-        return train_style_pair(images, steps=self.steps, batch=self.batch, width=self.width, rate=self.rate, generator=generator)
+            pair = small_style_pair(images.shape[1], self.width, generator=generator)
+            return pair.to(images.device)
+        return train_style_pair(
+            images,
+            steps=self.steps,
+            batch=self.batch,
+            width=self.width,
+            rate=self.rate,
+            generator=generator,
+        )
 
 
 @dataclass(frozen=True)
 class IdentityPair:
-    """Features are the pixels. For tests and examples."""
+    """A pair whose features are the pixels, for tests."""
 
     def encode(self, x: Tensor) -> Tensor:
-        """The images themselves."""
+        """Return the images."""
         return x
 
     decode = encode
@@ -108,9 +168,16 @@ class IdentityPair:
 
 @dataclass(frozen=True)
 class SketchPair:
-    """A pair that needs no data: trained on made-up images in 0 … 1 when it is first used, once per process, in seconds.
+    """A pair that needs no data: it trains on synthetic images in [0, 1] at first use.
 
-    It takes images of any size; ``side`` is that of the made-up ones. The same options give the same pair.
+    Training takes seconds, once per process. The same options give the same pair.
+
+    Args:
+        channels: Channels of the images.
+        side: Side of the synthetic images. The pair takes images of any size.
+        width: As in :func:`train_style_pair`.
+        steps: As in :func:`train_style_pair`.
+        seed: Seed of images, weights and batches.
     """
 
     channels: int = 3
@@ -120,63 +187,79 @@ class SketchPair:
     seed: int = 0
 
     def encode(self, x: Tensor) -> Tensor:
-        """Features of images."""
+        """Return the features of images."""
         if x.ndim != 4 or x.shape[1] != self.channels:
-            raise ValueError(f"SketchPair(channels={self.channels}) takes images [B, {self.channels}, H, W], got {list(x.shape)}")
+            shape = list(x.shape)
+            raise ValueError(f"SketchPair needs images [B, {self.channels}, H, W], got {shape}")
         return self.trained(x.device).encode(x)
 
     def decode(self, features: Tensor) -> Tensor:
-        """Images from features."""
+        """Return images from features."""
         return self.trained(features.device).decode(features)
 
     def layers(self, x: Tensor) -> list[Tensor]:
-        """Features where styles are compared."""
+        """Return the features at the taps: see :meth:`StylePair.layers`."""
         return self.trained(x.device).layers(x)
 
     def trained(self, device: torch.device | str = "cpu") -> StylePair:
-        """The pair itself, on ``device``."""
+        """Return the trained pair on ``device``."""
         return _trained_sketch(self, str(device))
 
 
-def made_up_images(count: int, channels: int, side: int, *, generator: Generator | None = None) -> Tensor:
-    """``[count, channels, side, side]`` in 0 … 1: smooth shapes, some with sharp edges, on plain grounds, some of them rough."""
-    generator = resolved(generator)
+def made_up_images(
+    count: int, channels: int, side: int, *, generator: Generator | None = None
+) -> Tensor:
+    """Draw synthetic images: smooth or sharp shapes on plain or noisy backgrounds.
 
-    def drawn(*shape: int) -> Tensor:
+    Args:
+        count: Number of images.
+        channels: Channels.
+        side: Height and width.
+        generator: A CPU generator.
+
+    Returns:
+        ``[count, channels, side, side]`` in [0, 1].
+    """
+    generator = make_generator(generator)
+
+    def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, device="cpu")
 
-    coarse, fine = (interpolate(drawn(count, 1, n, n), (side, side), mode="bilinear") for n in (4, max(4, side // 2)))
-    field = torch.lerp(coarse, fine, drawn(count, 1, 1, 1))
-    shape = torch.sigmoid((5 + 40 * drawn(count, 1, 1, 1)) * (field - 0.5))
-    ground, colour = drawn(2, count, channels, 1, 1)
-    rough = 0.3 * drawn(count, 1, 1, 1) ** 2 * (drawn(count, channels, side, side) - 0.5)
-    return (torch.lerp(ground, colour, shape) + rough).clamp(0, 1)
+    coarse, fine = (
+        interpolate(uniform(count, 1, n, n), (side, side), mode="bilinear")
+        for n in (4, max(4, side // 2))
+    )
+    field = torch.lerp(coarse, fine, uniform(count, 1, 1, 1))
+    shape = torch.sigmoid((5 + 40 * uniform(count, 1, 1, 1)) * (field - 0.5))
+    background, color = uniform(2, count, channels, 1, 1)
+    amplitude = 0.3 * uniform(count, 1, 1, 1) ** 2
+    noise = amplitude * (uniform(count, channels, side, side) - 0.5)
+    return (torch.lerp(background, color, shape) + noise).clamp(0, 1)
 
 
 @lru_cache(maxsize=8)
 def _trained_sketch(options: SketchPair, device: str) -> StylePair:
     if device != "cpu":
-        home = _trained_sketch(options, "cpu")
-        return StylePair(deepcopy(home.encoder), deepcopy(home.decoder), home.taps).to(device)
+        pair = _trained_sketch(options, "cpu")
+        return StylePair(deepcopy(pair.encoder), deepcopy(pair.decoder), pair.taps).to(device)
     generator = seeded(options.seed)
     with torch.inference_mode(False):
         images = made_up_images(512, options.channels, options.side, generator=generator)
-        return train_style_pair(images, steps=options.steps, width=options.width, generator=generator)
+        return train_style_pair(
+            images, steps=options.steps, width=options.width, generator=generator
+        )
 
 
-def _pair_loss(pair: StylePair, x: Tensor, x_pair: Tensor, stylise: bool) -> Tensor:
-    """Each term in units of the variance it can explain: neither the range of images nor the scale of features matters."""
+def _pair_loss(pair: StylePair, x: Tensor, x_pair: Tensor, stylize: bool) -> Tensor:
+    """Reconstruction errors relative to variances, so that scales do not matter."""
     features = pair.encode(x)
-    loss = mse_loss(_fitted(pair.decode(features), x), x) / _variance(x)
-    if stylise:
+    loss = mse_loss(resized(pair.decode(features), x.shape[2:]), x) / _variance(x)
+    if stylize:
         mixed = adain(features, pair.encode(x_pair))
-        loss = loss + mse_loss(pair.encode(_fitted(pair.decode(mixed), x)), mixed) / _variance(mixed)
+        again = pair.encode(resized(pair.decode(mixed), x.shape[2:]))
+        loss = loss + mse_loss(again, mixed) / _variance(mixed)
     return loss
 
 
 def _variance(z: Tensor) -> Tensor:
     return z.detach().var(correction=0) + 1e-6
-
-
-def _fitted(images: Tensor, x: Tensor) -> Tensor:
-    return images if images.shape == x.shape else interpolate(images, x.shape[2:], mode="bilinear", align_corners=False)

@@ -1,4 +1,4 @@
-"""StyleCutMix (Hong et al., 2021): K boxes of the sample before the partner, each partly in the other's style."""
+"""StyleCutMix (Hong et al., 2021): K boxes of the sample on its partner, partly stylized."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Generator, Tensor
 
-from ...batch import Batch
-from ...checks import check_choice, check_number, check_share, checked_result
-from ...geometry.boxes import Fit, Grid, inside, random_boxes
-from ...mixing import into, mix, mixed_batch
-from ...plan import PairPlan, check_size
-from ...precision import float32_or_better
-from ...sampling import sample_path
+from ...core.batch import Batch
+from ...core.checks import check_choice, check_number, check_share
+from ...core.devices import float32_or_better
+from ...core.mixing import like, mix, mixed_batch
+from ...core.plan import PairPlan
+from ...core.sampling import sample_path
+from ...geometry.boxes import Fit, Grid, centered_boxes, inside, random_center
 from ..base import Traits
-from ..registry import Look, register
+from ..registry import register
 from .adain import ClassDistances, StyleSpace, adain
-from .small_pair import IdentityPair, NewPair, SketchPair
-from .stylemix import LOOK_SHORT, LOOK_WHOLE, StyleMethod
+from .small_pair import IdentityPair
+from .stylemix import StyleMethod
 
 Gamma = Literal["beta", "auto"]
 
@@ -27,33 +27,58 @@ Gamma = Literal["beta", "auto"]
     "stylecutmix",
     aliases=("style_cutmix",),
     published={"alpha1": "alpha", "alpha2": "gamma_alpha", "r": "content_weight", "prob": "p"},
-    shared="pair, box centre, the two stylised images",
+    shared="pair, box center, the two stylized images",
     order="boxes nest",
-    # In which the label is the share of flat images.
+    # With these options the label of flat images is their share of pixels.
     examples=(
         {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 1.0},
-        {"pair": IdentityPair(), "side": None, "box": "shift", "gamma": 0.3, "content_weight": 0.0, "style_order": "sorted"},
+        {
+            "pair": IdentityPair(),
+            "side": None,
+            "box": "shift",
+            "gamma": 0.3,
+            "content_weight": 0.0,
+            "style_order": "sorted",
+        },
     ),
-    exceptions={"volumes": "encoders and decoders are for images", "signals": "encoders and decoders are for images"},
-    look=Look(
-        lambda side: {"pair": SketchPair(), "side": None, "tie": True, "box": "shift", "gamma": 0.3},
-        short=LOOK_SHORT,
-        whole=LOOK_WHOLE + " γ = 0.3, which is drawn in training.",
-    ),
-    recipe={"pair": NewPair(), "side": None},
-    small={"pair": NewPair(steps=120), "side": None},
+    exceptions={
+        "volumes": "encoders and decoders are for images",
+        "signals": "encoders and decoders are for images",
+    },
 )
 @dataclass(frozen=True, kw_only=True)
 class StyleCutMix(StyleMethod):
-    """Inside box k: (1 − λ^s_k) x + λ^s_k g; outside: λ^s_k x' + (1 − λ^s_k) g'; g = γ x + (1 − γ) D(AdaIN(f, f')), g' alike.
+    """StyleCutMix: (1 − λ^s_k) x + λ^s_k g inside box k, λ^s_k x' + (1 − λ^s_k) g' outside.
 
-    The box holds x: its sides are √(1 − λ^c_k) of the image's around one centre, ``box`` and ``grid`` as in
-    :class:`multimix.CutMix`. With c_k the share outside the box, the partner's share of the label is
-    r c_k + (1 − r) (γ c_k + (1 − γ) λ^s_k). γ = 1 is CutMix.
+    g = γ x + (1 − γ) D(AdaIN(f, f')), and g' with both images exchanged. The box holds x: its sides
+    are √(1 − λ^c_k) of the image's around one center. With c_k the share outside the box, the
+    partner's share of the label is r c_k + (1 − r) (γ c_k + (1 − γ) λ^s_k). γ = 1 is CutMix.
 
-    ``gamma`` is a number, ``beta`` for a draw from Beta(``gamma_alpha``, ``gamma_alpha``), or ``auto``: tanh(D / ``delta``) with
-    D the ``distances`` of the pair's two classes (:func:`.adain.class_distances`). Then ``plan`` needs ``label``, which
-    ``mixed_logits``, ``mixed_loss`` and ``Mix(…, model=)`` hand on.
+    With ``gamma="auto"``, ``plan`` needs ``label``, class indices ``[B]`` or probabilities
+    ``[B, C]``, which :func:`multimix.mixed_forward` and ``Mix(…, model=)`` pass.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        pair: Encoder and decoder.
+        content_weight: r, the content's share of the label.
+        tie: Use one path for content and style.
+        style_order: ``free`` or ``sorted``.
+        mean: Mean by which x was normalized.
+        std: Standard deviation by which x was normalized.
+        side: Shorter side for the pair; None keeps the size.
+        clamp: Clamp decoded images to [0, 1].
+        gamma: γ in [0, 1]; ``beta`` draws it from Beta(``gamma_alpha``, ``gamma_alpha``); ``auto``
+            is tanh(D / ``delta``), D the distance of the pair's classes.
+        gamma_alpha: Parameter of the law of γ.
+        delta: Scale of the distances.
+        distances: Distances between classes, from :func:`.adain.class_distances`.
+        box: ``clip`` or ``shift``, as in :class:`multimix.CutMix`.
+        grid: ``continuous`` or ``integer``, as in :class:`multimix.CutMix`.
     """
 
     gamma: float | Gamma = "beta"
@@ -66,7 +91,7 @@ class StyleCutMix(StyleMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, (*get_args(Gamma), "a number in 0 … 1"))
+            check_choice("gamma", self.gamma, (*get_args(Gamma), "a number in [0, 1]"))
         else:
             check_share("gamma", self.gamma)
         for name in ("gamma_alpha", "delta"):
@@ -74,11 +99,12 @@ class StyleCutMix(StyleMethod):
         if self.distances is not None and not isinstance(self.distances, ClassDistances):
             object.__setattr__(self, "distances", ClassDistances(self.distances))
         if self.gamma == "auto" and self.distances is None:
-            raise ValueError("gamma='auto' needs distances=, such as multimix.methods.style.adain.class_distances(…), got None")
+            raise ValueError(
+                "gamma='auto' needs distances=, from multimix.methods.style.adain.class_distances"
+            )
 
     @property
     def traits(self) -> Traits:
-        """It needs ``label [B]``, or probabilities ``[B, C]``, where γ follows the classes."""
         return super().traits._replace(needs=("label",) if self.gamma == "auto" else ())
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
@@ -96,7 +122,8 @@ class StyleCutMix(StyleMethod):
     ) -> PairPlan:
         style = self.style_path(x, lam, style_lam, generator)
         rows = self.rows(x, lam)
-        low, high = random_boxes(1 - lam, rows, x.shape[2:], self.box, self.grid, generator)
+        center = random_center(rows, x.shape[2:], self.grid, generator)
+        low, high = centered_boxes(1 - lam, center, x.shape[2:], self.box, self.grid)
         return StyledBoxPlan(
             partner=partner,
             size=x.shape[2:],
@@ -108,15 +135,19 @@ class StyleCutMix(StyleMethod):
             space=None if self.gamma == 1 else self.space,
         )
 
-    def _gamma(self, rows: int, partner: Tensor, label: Tensor | None, generator: Generator) -> Tensor:
+    def _gamma(
+        self, rows: int, partner: Tensor, label: Tensor | None, generator: Generator
+    ) -> Tensor:
         """γ ``[1 or B]``, shared by all K."""
         if self.gamma == "beta":
             return sample_path(1, self.gamma_alpha, rows=rows, generator=generator)[0]
         if self.gamma == "auto":
             assert isinstance(self.distances, ClassDistances)
-            if not isinstance(label, Tensor) or label.ndim == 0 or len(label) != len(partner):
-                got = f"shape {list(label.shape)}" if isinstance(label, Tensor) else type(label).__name__
-                raise ValueError(f"label must be a tensor with one row per sample, {len(partner)}, got {got}")
+            if not isinstance(label, Tensor):
+                raise TypeError(f"label must be a torch.Tensor, got {type(label).__name__}")
+            if label.shape[:1] != partner.shape:
+                shape = list(label.shape)
+                raise ValueError(f"label must have one row per sample, {len(partner)}, got {shape}")
             label = label.cpu()
             return torch.tanh(self.distances.between(label, label[partner]) / self.delta)
         return torch.full((1,), float(self.gamma), dtype=torch.float64)
@@ -124,10 +155,15 @@ class StyleCutMix(StyleMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StyledBoxPlan(PairPlan):
-    """Inside box ``[low, high)`` the sample, outside the partner, each partly in the other's style.
+    """The sample inside box ``[low, high)``, the partner outside, both partly stylized.
 
-    ``low, high [K, 1 or B, 2]`` shrink with k; ``style [K, 1 or B]`` is the partner's share of the style, ``gamma [1 or B]`` that
-    of the pixels left as they are. ``lam`` and ``mask`` follow the label's law; without ``space`` nothing is stylised (γ = 1).
+    Args:
+        low: ``[K, 1 or B, 2]`` first places of boxes that shrink with k.
+        high: ``[K, 1 or B, 2]`` one past the last places.
+        style: ``[K, 1 or B]``, the partner's share of the style.
+        gamma: ``[1 or B]``, the share of the pixels that are not stylized.
+        content_weight: r, the content's share of the label.
+        space: Encoder and decoder; None stylizes nothing (γ = 1).
     """
 
     low: Tensor
@@ -141,13 +177,14 @@ class StyledBoxPlan(PairPlan):
 
     @property
     def content(self) -> Tensor:
-        """``[K, 1 or B]``: the partner's share of the content, what lies outside the box."""
+        """``[K, 1 or B]``: the partner's share of the content, the area outside the box."""
         total = self.size.numel()
         return (total - (self.high - self.low).prod(-1)).to(self.style.dtype) / total
 
     @property
     def lam(self) -> Tensor:
-        return self._lawful(self.content, self._free, self.style).expand(-1, len(self.partner))
+        share = self._label_share(self.content, self._style_weight, self.style)
+        return share.expand(-1, len(self.partner))
 
     @property
     def mask(self) -> Tensor:
@@ -155,39 +192,35 @@ class StyledBoxPlan(PairPlan):
         return places.expand(-1, len(self.partner), *places.shape[2:])
 
     @property
-    def _free(self) -> Tensor:
-        # The share of the label that follows the style and not the box.
+    def _style_weight(self) -> Tensor:
+        """The share of the label that follows the style, not the box."""
         return (1 - self.content_weight) * (1 - self.gamma)
 
     @staticmethod
-    def _lawful(content: Tensor, free: Tensor, style: Tensor) -> Tensor:
-        # Two products of what rises with k: rounding cannot turn the order round.
-        return (1 - free) * content + free * style
+    def _label_share(content: Tensor, style_weight: Tensor, style: Tensor) -> Tensor:
+        # Both products rise with k, so rounding keeps the order.
+        return (1 - style_weight) * content + style_weight * style
 
     def _places(self) -> Tensor:
-        """``[K, 1 or B, 1, H, W]``: the partner's share of the label at every place; its mean is λ."""
+        """``[K, 1 or B, 1, H, W]``: the partner's share of the label; its mean is λ."""
         outside = (~inside(self.low, self.high, self.size)).to(self.style.dtype)
-        free, style = self._free[:, None, None, None], self.style[..., None, None, None]
-        return self._lawful(outside, free, style).float()
+        style_weight = self._style_weight[:, None, None, None]
+        style = self.style[..., None, None, None]
+        return self._label_share(outside, style_weight, style).float()
 
-    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
-        mixed = super()._mixed(z, out, large=large)
-        return mixed if self.space is None else checked_result(mixed, "StyleCutMix")
-
-    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        check_size(z, self.size)
-        within = inside(self.low, self.high, self.size)
-        own, pair = float32_or_better(z), float32_or_better(z)[self.partner]
-        if self.space is None:
-            return into(torch.where(within, own, pair).flatten(0, 1).to(z.dtype), z, out)
-        features = self.space.encode(z)
-        features_pair = features[self.partner]
-        own_styled = self.space.decode(adain(features, features_pair), z)
-        pair_styled = self.space.decode(adain(features_pair, features), z)
-        style, gamma = self.style[..., None, None, None], self.gamma[:, None, None, None]
-        shown = mix(own, own_styled, style * (1 - gamma))
-        around = mix(pair, pair_styled, (1 - style) * (1 - gamma))
-        return into(torch.where(within, shown, around).flatten(0, 1).to(z.dtype), z, out)
+    def _mix(self, z: Tensor) -> Tensor:
+        sample = float32_or_better(z)
+        pair = sample[self.partner]
+        if self.space is not None:
+            f = self.space.encode(z)
+            f_pair = f[self.partner]
+            sample_stylized = self.space.decode(adain(f, f_pair), z)
+            pair_stylized = self.space.decode(adain(f_pair, f), z)
+            style, gamma = self.style[..., None, None, None], self.gamma[:, None, None, None]
+            sample = mix(sample, sample_stylized, style * (1 - gamma))
+            pair = mix(pair, pair_stylized, (1 - style) * (1 - gamma))
+        mixed = torch.where(inside(self.low, self.high, self.size), sample, pair)
+        return like(mixed.flatten(0, 1).to(z.dtype), z)
 
     def _mix_places(self, target: Tensor) -> Tensor:
         return mixed_batch(target, self.partner, self._places())

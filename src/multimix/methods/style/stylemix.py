@@ -1,4 +1,4 @@
-"""StyleMix (Hong et al., 2021): content and style of two images mixed apart, at K points of two paths."""
+"""StyleMix (Hong et al., 2021): content and style mixed separately, at K points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,31 +7,41 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checks import check_batch, check_share, check_whole, checked_numbers, checked_result, is_transformed
-from ...mixing import by_step, into, rows_like
-from ...plan import PairPlan, SharePlan, check_size
-from ...sampling import checked_path, sample_path
+from ...core.checks import check_batch, check_share, check_whole, checked_numbers
+from ...core.mixing import stacked
+from ...core.plan import PairPlan, SharePlan
+from ...core.sampling import checked_path, draw_path
 from ..base import Method, PairMethod, Traits
-from ..registry import Look, register
+from ..registry import register
 from .adain import EncoderDecoder, StylePair, StyleSpace, adain, check_pair
-from .small_pair import IdentityPair, NewPair, SketchPair
-
-LOOK_SHORT = "a small encoder,\nstyle goes with\ncontent"
-LOOK_WHOLE = "A small encoder and decoder, trained on made-up pictures, stand here for large ones; content and style have one λ."
+from .small_pair import IdentityPair, NewPair
 
 
 @dataclass(frozen=True, kw_only=True)
 class StyleMethod(PairMethod):
-    """What StyleMix and StyleCutMix share: a ``pair`` with ``encode(x)`` and ``decode(features)``, and two paths.
+    """What StyleMix and StyleCutMix share: an encoder and decoder, and two paths.
 
-    λ^c_1 < … < λ^c_K is the partner's share of the content, λ^s_1 … λ^s_K of the style, drawn by the same law. The style's come
-    in a random order, so that content and style are independent at every step, as published; with ``style_order="sorted"`` they
-    rise with the content's, so that labels do, too; ``tie`` makes both paths one. The label follows the content by
-    ``content_weight`` r and the style by 1 − r. A ``lam`` handed to ``plan`` serves as both, unless ``style_lam`` is given, too.
+    λ^c_1 < … < λ^c_K is the partner's share of the content, λ^s_1 … λ^s_K of the style, drawn by
+    the same law. A ``lam`` passed to ``plan`` serves as both, unless ``style_lam`` is passed. No
+    gradient flows through the pair.
 
-    The pair is given images in 0 … 1: ``mean`` and ``std`` say how x was normalised. Images are resized for it to a shorter side
-    of ``side`` pixels, bilinearly and back again; None keeps them. ``clamp`` cuts what it decodes to 0 … 1. No gradient flows
-    through the pair.
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        pair: An object with ``encode(x)`` and ``decode(features)``, for images in [0, 1], or the
+            description ``NewPair()`` of one.
+        content_weight: r: the label follows the content by r and the style by 1 − r.
+        tie: Use one path for content and style.
+        style_order: ``free`` shuffles the styles' shares, so that content and style are independent
+            at every step, as published. ``sorted`` lets them, and labels, ascend.
+        mean: Mean by which x was normalized.
+        std: Standard deviation by which x was normalized.
+        side: Resize images to this shorter side for the pair, and back. None keeps their size.
+        clamp: Clamp decoded images to [0, 1].
     """
 
     pair: EncoderDecoder | NewPair
@@ -53,13 +63,15 @@ class StyleMethod(PairMethod):
 
     @property
     def traits(self) -> Traits:
-        accepts = tuple(name for name in self._traits.accepts if name != "style_lam" or not self.tie)
+        accepts = tuple(
+            name for name in self._traits.accepts if name != "style_lam" or not self.tie
+        )
         return self._traits._replace(accepts=accepts)
 
     @property
     def space(self) -> StyleSpace:
-        """The pair as the method uses it, for :func:`multimix.methods.style.adain.class_distances`."""
-        pair: Any = self.pair  # or what stands for it until it is fitted
+        """The pair as the method uses it, for :func:`.adain.class_distances`."""
+        pair: Any = self.pair
         return StyleSpace(pair=pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
 
     @property
@@ -70,7 +82,7 @@ class StyleMethod(PairMethod):
 
     def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
         check_batch(images)
-        return super().bind(model, self.space.inward(images), **options)  # the pair learns from what it will be given
+        return super().bind(model, self.space.inward(images), **options)
 
     def draw(
         self,
@@ -83,24 +95,46 @@ class StyleMethod(PairMethod):
         **given: Any,
     ) -> PairPlan:
         if x.ndim != 4:
-            raise ValueError(f"{type(self).__name__} needs images [B, C, H, W], got shape {list(x.shape)}")
+            name = type(self).__name__
+            raise ValueError(f"{name} needs x to be images [B, C, H, W], got shape {list(x.shape)}")
         check_pair(self.pair)  # a module may have been put back into training mode
         style_lam = lam if style_lam is None else style_lam
-        return super().draw(x, generator=generator, partner=partner, lam=lam, style_lam=style_lam, **given)
+        return super().draw(
+            x, generator=generator, partner=partner, lam=lam, style_lam=style_lam, **given
+        )
 
-    def style_path(self, x: Tensor, lam: Tensor, style_lam: Tensor | Sequence[float] | None, generator: Generator) -> Tensor:
-        """λ^s ``[K, 1 or B]`` beside the content's ``lam``: the one given, the same if they are tied, or drawn."""
+    def style_path(
+        self,
+        x: Tensor,
+        lam: Tensor,
+        style_lam: Tensor | Sequence[float] | None,
+        generator: Generator,
+    ) -> Tensor:
+        """Return the path of the style.
+
+        Args:
+            x: ``[B, C, H, W]``.
+            lam: ``[K, 1 or B]``, the path of the content.
+            style_lam: The caller's path, if any.
+            generator: A CPU generator.
+
+        Returns:
+            λ^s ``[K, 1 or B]``: the caller's, ``lam`` if the paths are tied, or drawn.
+        """
         if style_lam is not None:
             path = checked_path(style_lam, len(x))
             if len(path) != len(lam):
-                raise ValueError(f"style_lam must have as many steps as lam, {len(lam)}, got {len(path)}")
+                raise ValueError(
+                    f"style_lam must have as many steps as lam, {len(lam)}, got {len(path)}"
+                )
             return path
         if self.tie:
             return lam
-        path = sample_path(len(lam), self.alpha, rows=self.rows(x, lam), sampler=self.sampler, generator=generator)
+        rows = self.rows(x, lam)
+        path = draw_path(len(lam), self.alpha, None, rows, self.sampler, generator)
         if len(path) == 1 or self.style_order == "sorted":
             return path
-        # Sorted like the content's, a style would tell its step: at K = 5 they would be correlated by .67.
+        # Sorted paths would correlate content and style, by 0.67 at K = 5.
         return path.gather(0, torch.rand(path.shape, generator=generator).argsort(0))
 
 
@@ -110,24 +144,37 @@ class StyleMethod(PairMethod):
     published={"alpha1": "alpha", "r": "content_weight", "prob": "p"},
     shared="pair, features and their styles from an encoder/decoder pair",
     order="content ordered; style in a random order, or sorted",
-    # In which the label is the share of flat images.
+    # With these options the label of flat images is their share of pixels.
     examples=({"pair": IdentityPair(), "side": None, "tie": True},),
     exceptions={
         "volumes": "encoders and decoders are for images",
         "signals": "encoders and decoders are for images",
         "geometry": "its mask is even; what is drawn is t, tested in test_style_mix.py",
     },
-    look=Look(lambda side: {"pair": SketchPair(), "side": None, "tie": True}, short=LOOK_SHORT, whole=LOOK_WHOLE),
-    recipe={"pair": NewPair(), "side": None},
-    small={"pair": NewPair(steps=120), "side": None},
 )
 @dataclass(frozen=True, kw_only=True)
 class StyleMix(StyleMethod):
-    """x̂_k = D(t f + t' f' + c AdaIN(f, f') + s AdaIN(f', f)), f = E(x): the partner has λ^c_k of the content, λ^s_k of the style.
+    """StyleMix: x̂_k = D(t f + t' f' + c AdaIN(f, f') + s AdaIN(f', f)), f = E(x).
 
-    The weights are at least 0 and sum to 1. What two shares leave open, t, is drawn uniformly from what is possible, by one
-    uniform number that all K share. The partner's share of the label is r λ^c_k + (1 − r) λ^s_k.
-    Options are those of :class:`StyleMethod`.
+    The partner has λ^c_k of the content and λ^s_k of the style. The weights are at least 0 and sum
+    to 1; t, which the two shares leave open, is drawn uniformly, once for all K. The partner's
+    share of the label is r λ^c_k + (1 − r) λ^s_k. Options are those of :class:`StyleMethod`.
+
+    Args:
+        k: Number of interpolations per pair.
+        p: Probability that a batch is mixed.
+        alpha: Parameter of Beta(α, α).
+        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners without fixed points.
+        pair: Encoder and decoder.
+        content_weight: r, the content's share of the label.
+        tie: Use one path for content and style.
+        style_order: ``free`` or ``sorted``.
+        mean: Mean by which x was normalized.
+        std: Standard deviation by which x was normalized.
+        side: Shorter side for the pair; None keeps the size.
+        clamp: Clamp decoded images to [0, 1].
     """
 
     alpha: float = 0.5
@@ -153,42 +200,50 @@ class StyleMix(StyleMethod):
 
 
 def feature_weights(content: Tensor, style: Tensor, position: Tensor) -> Tensor:
-    """``[4, …]``: weights of f, f', AdaIN(f, f') and AdaIN(f', f) that give the partner its shares of ``content`` and ``style``.
+    """Compute the weights of f, f', AdaIN(f, f') and AdaIN(f', f).
 
-    They are at least 0 and sum to 1; f' and AdaIN(f', f) have the partner's content, f' and AdaIN(f, f') its style. One freedom
-    is left: the weight t of f, at ``position`` 0 … 1 between the least and the most that is possible.
+    f' and AdaIN(f', f) have the partner's content, f' and AdaIN(f, f') its style. The weights are
+    at least 0 and sum to 1.
+
+    Args:
+        content: The partner's share of the content.
+        style: The partner's share of the style.
+        position: Where the weight of f is between its minimum (0) and maximum (1), which the two
+            shares leave open.
+
+    Returns:
+        ``[4, …]``.
     """
-    own_content, own_style = 1 - content, 1 - style
-    least = (1 - content - style).clamp(min=0)
-    most = torch.minimum(own_content, own_style)
-    t = least + position * (most - least)
-    return torch.stack([t, content + style - 1 + t, own_content - t, own_style - t]).clamp(min=0)
+    lowest = (1 - content - style).clamp(min=0)
+    highest = torch.minimum(1 - content, 1 - style)
+    t = lowest + position * (highest - lowest)
+    weights = [t, content + style - 1 + t, 1 - content - t, 1 - style - t]
+    return torch.stack(weights).clamp(min=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StyledPlan(SharePlan):
-    """D(Σ_s weight_s · feature_s): ``weight [K, 1 or B, 4]`` as in :func:`feature_weights`; ``share`` is the label's law."""
+    """D(Σ_s weight_s · feature_s), with the label's share in ``share``.
+
+    Args:
+        weight: ``[K, 1 or B, 4]`` as in :func:`feature_weights`.
+        space: Encoder and decoder.
+    """
 
     weight: Tensor
     space: StyleSpace
+    has_places = True
 
-    def _mixed(self, z: Tensor, out: Tensor | None, *, large: bool) -> Tensor:
-        return checked_result(super()._mixed(z, out, large=large), "StyleMix")
+    def _mix(self, z: Tensor) -> Tensor:
+        f = self.space.encode(z)
+        f_pair = f[self.partner]
+        terms = f, f_pair, adain(f, f_pair), adain(f_pair, f)
+        weight = self.weight.to(f.dtype)[..., None, None, None]
+        # One step at a time, because decoders need much memory.
+        return stacked([self.space.decode(self._features(w, terms), z) for w in weight], z)
 
-    def _mix(self, z: Tensor, out: Tensor | None) -> Tensor:
-        check_size(z, self.size)
-        own = self.space.encode(z)
-        pair = own[self.partner]
-        terms = own, pair, adain(own, pair), adain(pair, own)
-        weight = self.weight.to(own.dtype)[..., None, None, None]
-        # A step at a time: decoders are large, and a step then is the same number for number whatever K is.
-        decoded = (self.space.decode(self._features(of_term, terms), z) for of_term in weight)
-        if is_transformed(z):
-            return into(torch.cat(list(decoded)).to(z.dtype), z, out)
-        out = rows_like(z, self.k) if out is None else out
-        for step, images in zip(by_step(out, self.k), decoded, strict=True):
-            step.copy_(images)
-        return out
+    def _mix_places(self, target: Tensor) -> Tensor:
+        return self._mix_target(target)
 
     @staticmethod
     def _features(weight: Tensor, terms: tuple[Tensor, ...]) -> Tensor:

@@ -1,9 +1,8 @@
-"""The encoder and decoder of the AdaIN release: VGG-19 up to relu4_1 and its mirror image, with a loader for their weights.
+"""The encoder and decoder of the AdaIN release: VGG-19 up to relu4_1 and its mirror image.
 
-The weights are those of another project and not part of this one; ``load_adain_pair`` reads its two state-dict files.
+The weights are not part of this project; ``load_adain_pair`` reads the two published files.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,102 +13,114 @@ from .adain import StylePair
 
 Step = int | Literal["halve", "double"]
 
-# Channels after each 3 × 3 convolution. Positions in the nn.Sequential below are those of the published files.
+# Channels after each 3 × 3 convolution. Positions in the nn.Sequential are those of the files.
 ENCODER: tuple[Step, ...] = (64, 64, "halve", 128, 128, "halve", 256, 256, 256, 256, "halve", 512)
 DECODER: tuple[Step, ...] = (256, "double", 256, 256, 256, 128, "double", 128, 64, "double", 64, 3)
 RELU_X_1 = (3, 10, 17, 30)
-LEAST_SIDE = 9  # below, the last features have a side of 1, which cannot be reflected
+BEYOND_RELU_4_1 = 31
+"""Position of the first layer of VGG in the published file that is not used."""
+MIN_SIDE = 9
+"""Features of smaller images would have a side of 1, which reflection padding rejects."""
 
 
 class SizeGate(nn.Conv2d):
-    """The first layer of the encoder, a 1 × 1 convolution that normalises colours; it refuses images VGG cannot take."""
+    """The first layer, a 1 × 1 convolution that normalizes colors; rejects unsupported images."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.shape[1] != 3 or min(input.shape[2:]) < LEAST_SIDE:
+        if input.shape[1] != 3 or min(input.shape[2:]) < MIN_SIDE:
             raise ValueError(
-                f"the AdaIN encoder needs images [B, 3, H, W] of at least {LEAST_SIDE} pixels a side, got {list(input.shape)}; "
-                "side=224 makes small ones large, x.expand(-1, 3, -1, -1) gives grey ones colours"
+                f"the AdaIN encoder needs images [B, 3, H, W] of at least {MIN_SIDE} pixels a "
+                f"side, got {list(input.shape)}: pass side=224 for small images, "
+                "x.expand(-1, 3, -1, -1) for gray ones"
             )
         return super().forward(input)
 
 
 def adain_encoder() -> nn.Sequential:
-    """VGG-19 up to relu4_1, with reflected borders: ``[B, 3, H, W]`` in 0 … 1 → ``[B, 512, ⌈H/8⌉, ⌈W/8⌉]``. Weights are unset."""
+    """Create VGG-19 up to relu4_1 with reflection padding, without initialized weights.
+
+    Returns:
+        A module that maps ``[B, 3, H, W]`` in [0, 1] to ``[B, 512, ⌈H/8⌉, ⌈W/8⌉]``.
+    """
     with torch.device("cpu"):
         return nn.Sequential(_unset(SizeGate, 3, 3, 1), *_layers(3, ENCODER))
 
 
 def adain_decoder() -> nn.Sequential:
-    """``[B, 512, h, w]`` → ``[B, 3, 8h, 8w]``; nothing bounds the colours. Weights are unset."""
+    """Create the decoder, without initialized weights.
+
+    Returns:
+        A module that maps ``[B, 512, h, w]`` to ``[B, 3, 8h, 8w]``, not clamped.
+    """
     with torch.device("cpu"):
         return nn.Sequential(*_layers(512, DECODER)[:-1])
 
 
 def load_adain_pair(encoder: str | Path, decoder: str | Path) -> StylePair:
-    """The pair with the weights of two files: the published ``vgg_normalised.pth`` and ``decoder.pth``.
+    """Load the published weights.
 
-    Layers of VGG beyond relu4_1, which the first file holds as well, are left out.
+    Args:
+        encoder: Path of ``vgg_normalised.pth``.
+        decoder: Path of ``decoder.pth``.
+
+    Returns:
+        The pair on the CPU.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is damaged, unsafe to load, or holds other weights.
+
+    Example::
+
+        StyleMix(k=5, pair=load_adain_pair("vgg_normalised.pth", "decoder.pth"))
     """
-    made = StylePair(adain_encoder(), adain_decoder(), taps=RELU_X_1)
-    _fill(made.encoder, encoder, "encoder", beyond=31)
-    _fill(made.decoder, decoder, "decoder")
-    return made
+    pair = StylePair(adain_encoder(), adain_decoder(), taps=RELU_X_1)
+    _load(pair.encoder, encoder, "encoder")
+    _load(pair.decoder, decoder, "decoder")
+    return pair
 
 
 def _layers(channels: int, steps: tuple[Step, ...]) -> list[nn.Module]:
-    made: list[nn.Module] = []
+    layers: list[nn.Module] = []
     for step in steps:
         if step == "halve":
-            made.append(nn.MaxPool2d(2, ceil_mode=True))
+            layers.append(nn.MaxPool2d(2, ceil_mode=True))
         elif step == "double":
-            made.append(nn.Upsample(scale_factor=2, mode="nearest"))
+            layers.append(nn.Upsample(scale_factor=2, mode="nearest"))
         else:
             assert isinstance(step, int)
-            made += [nn.ReflectionPad2d(1), _unset(nn.Conv2d, channels, step, 3), nn.ReLU()]
+            layers += [nn.ReflectionPad2d(1), _unset(nn.Conv2d, channels, step, 3), nn.ReLU()]
             channels = step
-    return made
+    return layers
 
 
 def _unset(kind: type[nn.Conv2d], *sizes: int) -> nn.Module:
-    made: nn.Module = nn.utils.skip_init(kind, *sizes)  # type: ignore[no-untyped-call]
-    return made
+    layer: nn.Module = nn.utils.skip_init(kind, *sizes)  # type: ignore[no-untyped-call]
+    return layer
 
 
-def _fill(module: nn.Module, path: str | Path, name: str, beyond: int | None = None) -> None:
-    """The weights in ``path`` copied into ``module``, or an error; layers from position ``beyond`` on are not wanted."""
-    held = _state(path, name)
-    if beyond is not None:
-        held = {key: value for key, value in held.items() if not _position(key) >= beyond}
-    wanted = module.state_dict()
-    for what, keys in (("lacks", wanted.keys() - held.keys()), ("also has", held.keys() - wanted.keys())):
-        if keys:
-            raise ValueError(f"{name} weights in {path} do not fit: the file {what} {', '.join(sorted(keys)[:5])}")
-    for key, value in wanted.items():
-        if held[key].shape != value.shape:
-            raise ValueError(f"{name} weights in {path} do not fit: {key} is {list(held[key].shape)}, not {list(value.shape)}")
-        if not bool(held[key].isfinite().all()):
-            raise ValueError(f"{name} weights in {path} must be finite, {key} holds NaN or infinity")
-    module.load_state_dict(held)
-
-
-def _state(path: str | Path, name: str) -> dict[str, Tensor]:
+def _load(module: nn.Module, path: str | Path, name: str) -> None:
+    """Load the weights in a file, without those of layers beyond relu4_1."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{name} weights: no file {path}")
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True)  # a file that would run code is refused
-    except Exception as error:  # on damaged files torch raises almost anything, from struct.error to AssertionError
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(f"{name} weights in {path} are not a state dict that loads safely: {reason}") from error
-    if not isinstance(held, Mapping) or not all(map(_is_plain, held.values())):
-        raise ValueError(f"{name} weights in {path} must be a state dict of plain tensors, got {type(held).__name__}")
-    return {str(key): value for key, value in held.items()}
+        # Files that would run code are rejected.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if name == "encoder":
+            state = {key: state[key] for key in state if _position(key) < BEYOND_RELU_4_1}
+        for key, value in state.items():
+            if not _is_dense(value) or not bool(value.isfinite().all()):
+                raise TypeError(f"{key} must be a dense tensor of finite floating-point numbers")
+        module.load_state_dict(state)
+    except Exception as error:  # torch raises almost any type on damaged files
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{name} weights in {path} cannot be loaded: {reason}") from error
 
 
-def _is_plain(value: object) -> bool:
-    """Whether it is a tensor of numbers in memory; sparse, quantised and empty shells of tensors are not."""
-    return (
-        isinstance(value, Tensor) and value.layout == torch.strided and value.is_floating_point() and value.device.type == "cpu"
-    )
+def _is_dense(value: object) -> bool:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    return value.layout == torch.strided and value.is_cpu
 
 
 def _position(key: str) -> int:

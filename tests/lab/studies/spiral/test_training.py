@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 import multimix as mm
+from multimix.core.sampling import seeded
 from multimix.lab.recipes.spiral import ARMS, K1, K5, MIXED_LAYERS, NONE, SpiralSettings
 from multimix.lab.studies.spiral.data import MIXING, ORDER, START, spiral_data
 from multimix.lab.studies.spiral.training import (
@@ -20,7 +21,6 @@ from multimix.lab.studies.spiral.training import (
     stack_plans,
     train_networks,
 )
-from multimix.sampling import seeded
 
 
 def test_the_net_is_eight_hidden_layers_of_six_units():
@@ -77,9 +77,9 @@ def train_plainly(method, settings, seed, dtype):
     order, mixing = seeded(seed, ORDER), seeded(seed, MIXING)
     for _ in range(settings.epochs):
         for chosen in torch.randperm(settings.train, generator=order).split(settings.batch):
-            logits, mixed = mm.mixed_logits(net, method, x[chosen], target[chosen], generator=mixing)
+            out = mm.mixed_forward(net, method, x[chosen], target[chosen], generator=mixing)
             adam.zero_grad()
-            cross_entropy(logits, mixed).backward()
+            out.loss(cross_entropy).backward()
             adam.step()
             steps += 1
     return net_weights(net), steps

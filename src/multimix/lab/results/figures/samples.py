@@ -10,16 +10,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ....batch import Batch, Mixed
-from ....forward import planned
+from ....core.batch import Batch
+from ....core.sampling import seeded
 from ....methods.recursive_mix import PastedPlan
-from ....sampling import seeded
-from ....target import soft_target
+from ....output import NO_STATE, mixed_forward, plan_batch
 from ...data import Loader, Split
 from ...data.shapes import cloud_picture
 from ...recipes.settings import Settings
 from ...training.loop import as_stored, fitted_settings
-from ...training.step import MIXING, START, Carried, preserve_random_state, seed_everything
+from ...training.step import MIXING, START, preserve_random_state, seed_everything
 from .style import INK, svg
 
 SIDE = 1.15  # of a picture in inches
@@ -62,12 +61,13 @@ def first_batch(settings: Settings, seed: int, train: Split, *, processes: int =
         # An epoch of one update has no second, and the next epoch begins anew.
         batches = list(islice(_loader(now, seed, part, processes).epoch(0), 2 if now.method.traits.history else 1))
         network.train()
-        carried: Carried = {}
+        state = NO_STATE
         for step, (x, y) in enumerate(batches):
             seed_everything(seed, 0, step, 0)
             generator = seeded(MIXING, seed, 0, step, 0)
-            batch, plan, _ = planned(now.method, Batch(network, x, y, soft_target(y, count), generator, carried))
-            carried = Mixed(batch, plan).next_history() if now.method.traits.history else {}
+            if step < len(batches) - 1:
+                state = mixed_forward(network, now.method, x, y, generator=generator, state=None).state
+        _, plan, _ = plan_batch(now.method, Batch(network, x, y, y, generator, state))
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
     pairs = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
     return FirstBatch(x, y, *pairs, plan.lam, mixed, plan.layer, "first" if len(batches) == 1 else "second")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ....sampling import seeded
+from ....core.sampling import seeded
 from ...recipes.spiral import SpiralSettings
 
 CLASSES = 2

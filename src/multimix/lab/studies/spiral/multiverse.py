@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from ....sampling import seeded
+from ....core.sampling import seeded
 from ...recipes.spiral import ARMS, K1, K5, SpiralSettings
 from ...results.table import signed
 from ...statistics import Equivalence, Paired, equivalence, holm

@@ -12,9 +12,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from ....core.plan import SharePlan, UnmixedPlan
+from ....core.sampling import seeded
 from ....methods import Method
-from ....plan import SharePlan, UnmixedPlan
-from ....sampling import seeded
 from ...recipes.spiral import MIXED_LAYERS, SpiralSettings
 from .data import CLASSES, MIXING, ORDER, START, spiral_data
 

@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .... import mixed_logits, soft_cross_entropy
+from ....core.sampling import seeded
 from ....methods import InputMixup, ManifoldMixup, PairMethod
-from ....sampling import seeded
+from ....output import mixed_forward
 from ...recipes.spiral import MIXED_LAYERS, SpiralSettings
 from ..spiral.data import spiral_data
 from ..spiral.training import net_with_weights, train_networks
@@ -106,9 +106,9 @@ def _train_on_digits(net: nn.Module, x: Tensor, label: Tensor, settings: Varianc
     for _ in range(settings.epochs):
         for chosen in torch.split(torch.randperm(len(x), generator=generator), settings.batch):
             method = InputMixup(alpha=settings.alpha)
-            logits, target = mixed_logits(net, method, x[chosen], label[chosen], generator=generator)
+            out = mixed_forward(net, method, x[chosen], label[chosen], generator=generator)
             optimizer.zero_grad()
-            soft_cross_entropy(logits, target).backward()  # type: ignore[no-untyped-call]
+            out.loss().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
 

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from ....batch import mixed_forward
-from ....checks import check_batch, check_finite, check_labels
-from ....methods.base import unmixed_plan
-from ....mixing import mix
-from ....plan import Plan, SharePlan
-from ....target import soft_target
+from ....core.checks import check_batch, checked_labels
+from ....core.mixing import mix
+from ....core.plan import Plan, SharePlan, unmixed_plan
+from ....core.targets import soft_target
+from ....output import run_plan
 
 # Bounds on what is worked on at once: mixed rows, and numbers in the gradients that come out.
 ROWS, NUMBERS = 2**15, 2**23
@@ -28,8 +27,7 @@ class Gradients:
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
         check_batch(x)
-        check_labels(y, x)
-        check_finite(x)
+        checked_labels(y, x)
         check_fixed(model, x)
         self.x = x
         self._inside = _Inside(model)
@@ -37,7 +35,7 @@ class Gradients:
         if not self._parameters:
             raise ValueError("the model must have parameters that require gradients, got none")
         with torch.no_grad():
-            logits = mixed_forward(model, unmixed_plan(x[:1]), x[:1])
+            logits = run_plan(model, unmixed_plan(x[:1]), x[:1])
         if logits.ndim != 2:
             raise ValueError(f"the model must put out logits [B, C], got shape {list(logits.shape)}")
         self.target = soft_target(y, logits.shape[1]).to(logits.dtype)
@@ -131,7 +129,7 @@ class _Inside(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, plan: Plan) -> Tensor:
-        return mixed_forward(self.model, plan, x)
+        return run_plan(self.model, plan, x)
 
 
 def check_fixed(model: nn.Module, x: Tensor) -> None:
@@ -144,7 +142,7 @@ def check_fixed(model: nn.Module, x: Tensor) -> None:
             )
     with torch.no_grad(), torch.random.fork_rng(devices=()):
         few = x[:32]
-        first, second = (mixed_forward(model, unmixed_plan(few), few) for _ in range(2))
+        first, second = (run_plan(model, unmixed_plan(few), few) for _ in range(2))
     if not torch.equal(first, second):
         raise ValueError(
             "the model must give the same logits twice for the same samples: call model.eval() to switch dropout off"

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ....checks import check_choice
+from ....core.checks import check_choice
+from ....core.plan import Plan, SharePlan
+from ....core.sampling import random_partner, sample_path, seeded
 from ....methods import InputMixup, ManifoldMixup, Method, PairMethod
-from ....plan import Plan, SharePlan
-from ....sampling import random_partner, sample_path, seeded
 from .gradients import ROWS, Gradients
 from .parts import check_pairs, deviations, mean_estimate, paired_ratio, squared_norm
 from .theory import Estimate, check_size

@@ -12,8 +12,8 @@ import torch
 from scipy.special import roots_jacobi
 from torch import Generator, Tensor, nn
 
+from ....core.sampling import sample_path, seeded
 from ....methods import InputMixup, ManifoldMixup, Method, PairMethod
-from ....sampling import sample_path, seeded
 from .gradients import Gradients, leading
 from .theory import Components, Enumeration, Estimate, Means, Ways, Z, check_size, means_of, ways_of, weighted
 

@@ -6,8 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from ....checks import check_choice
-from ....sampling import Sampler
+from ....core.checks import check_choice
+from ....core.sampling import Sampler
 from ...storage import Store
 from ..files import one_thread
 from .cases import Data, VarianceSettings, train_weights, trained_case

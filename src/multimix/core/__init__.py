@@ -1,0 +1,1 @@
+"""What methods are built on: plans, sampling, targets, losses, hooks, saliency, checks, devices."""

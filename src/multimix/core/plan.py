@@ -1,0 +1,313 @@
+"""Plans: the frozen result of all draws and solves for one batch.
+
+A plan of K interpolations turns ``[B, …]`` into ``[K·B, …]``, k-major: rows ``k·B … (k+1)·B − 1``
+are step k. Applying it makes no random choices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from .checks import can_inspect, check_whole, is_whole, plain
+from .devices import uploaded, widest_float
+from .mixing import mix, mixed_batch
+from .targets import soft_target
+
+NO_SIZE = torch.Size()
+
+AnyPlan = TypeVar("AnyPlan", bound="Plan")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Plan(ABC):
+    """What every row of the mixed batch is made of.
+
+    Subclasses define :attr:`lam`, :attr:`mask` and ``_mix``. Tensor fields not named in ``shared``
+    have K as their first axis.
+
+    Args:
+        partner: ``[B]``, the index of the sample that each one is mixed with. With several
+            partners, the one with the largest share.
+        size: The shape of the input after batch and channels.
+        layer: Name of the hidden layer to mix at. None is the input.
+    """
+
+    partner: Tensor
+    size: torch.Size = NO_SIZE
+    layer: str | None = None
+
+    has_places: ClassVar[bool] = False
+    """Whether the mask differs from place to place."""
+
+    shared: ClassVar[tuple[str, ...]] = ("partner",)
+    """Names of the tensors that all K steps share."""
+
+    on_host: ClassVar[tuple[str, ...]] = ()
+    """Names of the tensors that stay on the CPU."""
+
+    @property
+    def k(self) -> int:
+        """Number of interpolations; 1 for an unmixed batch."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in self.shared and isinstance(value, Tensor):
+                return len(value)
+        raise TypeError(f"{type(self).__name__} has no tensor with K as its first axis")
+
+    @property
+    def history_steps(self) -> list[int] | None:
+        """The steps to store for a method that mixes with the previous batch.
+
+        None leaves what is stored, an empty list says that the stored step is in another part.
+        """
+        return None
+
+    @property
+    @abstractmethod
+    def lam(self) -> Tensor:
+        """``[K, B]``: λ, the partner's realized share, read off the mask."""
+
+    @property
+    @abstractmethod
+    def mask(self) -> Tensor:
+        """``[K, B, 1, *size]``: the partner's share at every place."""
+
+    @abstractmethod
+    def _mix(self, z: Tensor) -> Tensor:
+        """``[K·B, …]`` from a ``z`` that was checked."""
+
+    @abstractmethod
+    def _mix_target(self, target: Tensor) -> Tensor:
+        """Mix target rows without places."""
+
+    def _mix_places(self, target: Tensor) -> Tensor:
+        """Mix a target with places. Plans that do more to inputs than to targets override it."""
+        return self._mix(target)
+
+    def mix(self, z: Tensor) -> Tensor:
+        """Mix a batch.
+
+        Args:
+            z: ``[B, …]`` samples or features, on the device of the plan. It is not changed.
+
+        Returns:
+            ``[K·B, …]`` in dtype and memory format of ``z``.
+
+        Raises:
+            ValueError: If batch size, size or device differ from the plan's.
+        """
+        if not isinstance(z, Tensor):
+            raise TypeError(f"z must be a torch.Tensor, got {type(z).__name__}")
+        self._check("z", z)
+        self._check_size(z)
+        return self._mix(plain(z))
+
+    def mix_target(
+        self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0
+    ) -> Tensor:
+        """Mix labels as the samples are mixed.
+
+        Args:
+            y: Labels as :func:`multimix.losses.soft_target` accepts them. A dense target
+                ``[B, C, *size]`` is mixed place by place, with the mask of the input.
+            num_classes: Number of classes, needed for class indices.
+            smoothing: Label smoothing ε.
+
+        Returns:
+            ``[K·B, C]``, or ``[K·B, C, *size]`` for dense targets.
+        """
+        target = soft_target(y, num_classes, smoothing)
+        self._check("y", target)
+        return self.mix_rows(target)
+
+    def mix_rows(self, target: Tensor) -> Tensor:
+        """Mix what :func:`multimix.losses.soft_target` returned for a batch of the plan."""
+        if not self.has_places or target.ndim <= 2:
+            return self._mix_target(target)
+        if target.shape[2:] != self.size:
+            wanted = f"[B, C, {str(list(self.size))[1:-1]}]"
+            raise ValueError(f"dense y must be {wanted} like x, got {list(target.shape)}")
+        return self._mix_places(target)
+
+    def check(self) -> None:
+        """Validate the tensors that a method returned. Called once, by ``method.plan``.
+
+        Raises:
+            ValueError: If a partner is not an index into the batch.
+        """
+        if self.partner.ndim != 1 or self.partner.dtype != torch.int64:
+            got = f"{self.partner.dtype} {list(self.partner.shape)}"
+            raise ValueError(f"partner must be an int64 tensor of shape [B], got {got}")
+        if not can_inspect(self.partner):
+            return
+        partner = self.partner.numpy()
+        if partner.min() < 0 or partner.max() >= len(partner):
+            raise ValueError(
+                f"partner must index the batch, 0 to {len(partner) - 1}, "
+                f"got {partner.min()} to {partner.max()}"
+            )
+
+    def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:
+        """Copy the plan to ``device`` without a host sync. float64 becomes float32 on MPS."""
+        moving = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), Tensor) and field.name not in self.on_host
+        }
+        moved = uploaded(torch.device(device), *moving.values())
+        changed: dict[str, Any] = dict(zip(moving, moved, strict=True))
+        return replace(self, **changed)
+
+    def __getitem__(self: AnyPlan, step: int | slice) -> AnyPlan:
+        """Keep some steps: ``plan[2]`` is the third alone, ``plan[1:3]`` the second and third."""
+        if not isinstance(step, slice):
+            if not is_whole(step):
+                raise TypeError(f"a plan is indexed by an integer or a slice, got {step!r}")
+            if not -self.k <= step < self.k:
+                raise IndexError(f"step {step} is out of range for a plan of {self.k} steps")
+            step = slice(step % self.k, step % self.k + 1)
+        kept = range(self.k)[step]
+        if len(kept) == 0 or kept.step < 0:
+            raise IndexError(f"{step} must select ascending steps of a plan of {self.k} steps")
+        changed: dict[str, Any] = {
+            field.name: getattr(self, field.name)[kept.start : kept.stop : kept.step]
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), Tensor) and field.name not in self.shared
+        }
+        return replace(self, **changed)
+
+    def __len__(self) -> int:
+        return self.k
+
+    def __repr__(self) -> str:
+        layer = "" if self.layer is None else f", layer={self.layer!r}"
+        shape = f"k={self.k}, batch={len(self.partner)}, size={list(self.size)}"
+        return f"{type(self).__name__}({shape}{layer})"
+
+    def split(self: AnyPlan, steps: int) -> list[AnyPlan]:
+        """Cut the plan along K into plans of at most ``steps`` interpolations."""
+        check_whole("steps", steps)
+        return [self[start : start + steps] for start in range(0, self.k, steps)]
+
+    def _check_size(self, z: Tensor) -> None:
+        if self.has_places and z.shape[2:] != self.size:
+            raise ValueError(
+                f"z has shape {list(z.shape)}, but the plan was made for size {list(self.size)}"
+            )
+
+    def _check(self, name: str, value: Tensor) -> None:
+        if value.shape[:1] != self.partner.shape:
+            raise ValueError(
+                f"{name} has shape {list(value.shape)}, but the plan was made for a batch of "
+                f"{len(self.partner)}"
+            )
+        if value.device != self.partner.device:
+            raise ValueError(
+                f"{name} is on {value.device}, the plan on {self.partner.device}: "
+                "move one of them with .to(device)"
+            )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PairPlan(Plan):
+    """A plan that mixes two samples at a time: ŷ_k = (1 − λ_k) y + λ_k y'."""
+
+    def _mix_target(self, target: Tensor) -> Tensor:
+        lam = per_sample(self.lam, target)
+        return mix(target, target.index_select(0, self.partner), lam).flatten(0, 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SharePlan(PairPlan):
+    """The same share everywhere in a sample.
+
+    Args:
+        share: ``[K, 1 or B]``, float64, in [0, 1].
+    """
+
+    share: Tensor
+
+    @property
+    def lam(self) -> Tensor:
+        return self.share.expand(-1, self.partner.shape[0])
+
+    @property
+    def mask(self) -> Tensor:
+        return even_mask(self.lam, self.size)
+
+    def _mix(self, z: Tensor) -> Tensor:
+        return mixed_batch(z, self.partner, per_sample(self.share, z))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MaskPlan(PairPlan):
+    """A share for every place.
+
+    Args:
+        share: ``[K, 1 or B, 1, *size]``, float32, in [0, 1].
+    """
+
+    share: Tensor
+    has_places = True
+
+    @property
+    def lam(self) -> Tensor:
+        mean = self.share.flatten(2).mean(2, dtype=widest_float(self.share.device))
+        return mean.expand(-1, len(self.partner))
+
+    @property
+    def mask(self) -> Tensor:
+        return self.share.expand(-1, len(self.partner), *self.share.shape[2:])
+
+    def _mix(self, z: Tensor) -> Tensor:
+        return mixed_batch(z, self.partner, self.share)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UnmixedPlan(PairPlan):
+    """One step that leaves the batch as it is, whatever the method's k."""
+
+    @property
+    def k(self) -> int:
+        return 1
+
+    @property
+    def history_steps(self) -> list[int]:
+        return [0]
+
+    @property
+    def lam(self) -> Tensor:
+        return no_share(1, self.partner)
+
+    @property
+    def mask(self) -> Tensor:
+        return even_mask(self.lam, self.size)
+
+    def _mix(self, z: Tensor) -> Tensor:
+        return z
+
+
+def unmixed_plan(x: Tensor) -> PairPlan:
+    """The plan that leaves ``x`` as it is."""
+    return UnmixedPlan(partner=torch.arange(len(x), device=x.device), size=x.shape[2:])
+
+
+def per_sample(share: Tensor, z: Tensor) -> Tensor:
+    """``share [K, 1 or B]`` such that it broadcasts over ``[K, B, …]`` for ``z [B, …]``."""
+    return share.reshape(*share.shape, *[1] * (z.ndim - 1))
+
+
+def even_mask(lam: Tensor, size: torch.Size) -> Tensor:
+    """``[K, B, 1, *size]`` that is ``lam [K, B]`` at every place."""
+    return lam.float().reshape(*lam.shape, 1, *[1] * len(size)).expand(*lam.shape, 1, *size)
+
+
+def no_share(k: int, partner: Tensor) -> Tensor:
+    """``[K, B]`` of zeros: λ of plans that do not mix labels."""
+    dtype = widest_float(partner.device)
+    return torch.zeros(k, len(partner), dtype=dtype, device=partner.device)
