@@ -40,7 +40,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Raise AttributeError with the name that was probably meant."""
+    """Raise AttributeError that suggests the closest public name."""
     from .core.checks import nearest
 
     hint = f": use {_ELSEWHERE[name]}" if name in _ELSEWHERE else nearest(name, __all__)

@@ -1,7 +1,7 @@
-"""Distributed training of a method's networks, such as the block of SAMix.
+"""Distributed training of a method's networks, such as the mixing block of SAMix.
 
-DistributedDataParallel does not synchronize them. All processes must call these functions. Without
-a process group, or with one process, they do nothing.
+DistributedDataParallel does not synchronize these networks. All processes must call the functions
+of this module. Without a process group, or with one process, they do nothing.
 """
 
 import torch
@@ -15,7 +15,7 @@ def broadcast_networks(method: Method) -> None:
     """Copy the networks of rank 0 to all processes. Call it once, before the first step.
 
     Args:
-        method: A method whose networks exist.
+        method: A method whose networks are created (``method.bind``).
     """
     if _processes() > 1:
         for values in method.modules.state_dict().values():
@@ -26,7 +26,7 @@ def average_gradients(method: Method) -> None:
     """Average the gradients of the networks over all processes, between ``backward`` and ``step``.
 
     Args:
-        method: A method whose networks exist.
+        method: A method whose networks are created (``method.bind``).
 
     Example::
 
@@ -38,13 +38,14 @@ def average_gradients(method: Method) -> None:
     if count == 1:
         return
     for weight in trained_parameters(method):
-        if weight.grad is None:  # no mixing was drawn here, but the other processes wait
+        if weight.grad is None:  # this rank did not mix, but the other ranks wait for it
             weight.grad = torch.zeros_like(weight)
         torch.distributed.all_reduce(weight.grad)
         weight.grad /= count
 
 
 def _processes() -> int:
+    """Return the number of processes in the default group, or 1 without a group."""
     distributed = torch.distributed
     return (
         distributed.get_world_size()

@@ -1,4 +1,4 @@
-"""Mix: mixes a batch and its labels, in the training loop or as collate function."""
+"""Mix: mixes a batch and its labels, in the training loop or as a collate function."""
 
 import os
 from collections.abc import Mapping
@@ -28,26 +28,32 @@ MAIN_PROCESS = -1
 
 
 class Mix(nn.Module):
-    """Mix a batch: ``x_mix, target = mix(x, y)``, for methods that mix the input.
+    """Mix a batch at the input: ``x_mix, target = mix(x, y)``.
 
-    It has no parameters, and as a submodule it adds nothing to ``state_dict``: save its own. On a
-    CPU, call :func:`multimix.keep_memory` before training on K·B rows.
+    The module has no parameters and adds nothing to the ``state_dict`` of a parent module. Save
+    ``mix.state_dict()`` separately. On a CPU, call :func:`multimix.keep_memory` before training on
+    K·B rows.
 
     Args:
-        method: A method without hidden layers and without a loss of its own.
+        method: A method that mixes the input and adds no loss terms.
         num_classes: Number of classes, needed if ``y`` holds class indices or index maps.
-        model: For methods that need saliency (:func:`multimix.input_saliency`). Used in the
-            training loop only, not in data-loader workers; not copied or pickled with this object.
-        output: Where the model's result holds the logits.
-        smoothing: Label smoothing ε, also while mixing is off.
-        seed: Makes the draws a function of seed, rank, data-loader worker, how often the worker was
-            started, and position. None draws from torch's stream.
-        uint8: Also mix byte images, rounding the result to bytes.
+        model: Computes the saliency for methods that need it (:func:`multimix.input_saliency`).
+            Used in the training loop only, not in data-loader workers. Copies and pickles of this
+            object do not include the model.
+        output: Selects the logits in the model's result, as in :func:`multimix.mixed_forward`.
+        smoothing: Label smoothing ε. Unmixed batches are smoothed, too.
+        seed: Seeds a separate random stream per rank, data-loader worker and worker restart. None
+            draws from torch's global CPU stream.
+        uint8: Accept uint8 images and round their mixture to uint8.
 
     Attributes:
-        enabled: ``False`` returns ``x`` unmixed with its plain target, as ``eval()`` does. The
-            switch is in shared memory, so it reaches running data-loader workers, but not batches
-            that they have prefetched.
+        enabled: Set it to False to return ``x`` and its target unmixed, as after ``eval()``. The
+            flag is in shared memory, so running data-loader workers see it. Prefetched batches do
+            not change.
+
+    Raises:
+        TypeError: If ``method`` is not a mixing method.
+        ValueError: If an option is invalid, or ``method`` mixes hidden layers or adds loss terms.
 
     Example::
 
@@ -77,13 +83,15 @@ class Mix(nn.Module):
                 f"{name} {traits.own_loss}, which Mix cannot return: use mixed_forward"
             )
         if any(layer is not None for layer in traits.mixes_at):
-            raise ValueError(f"Mix mixes inputs, {name} mixes hidden layers: use mixed_forward")
+            raise ValueError(
+                f"method must mix the input, but {name} mixes hidden layers: use mixed_forward"
+            )
         check_whole("num_classes", num_classes, none=True)
         check_share("smoothing", smoothing)
         if seed is not None and not is_whole(seed):
             raise ValueError(f"seed must be an integer or None, got {seed!r}")
         if uint8 and model is not None:
-            raise ValueError("uint8 mixes images before normalization: pass mix(x, y, saliency=…)")
+            raise ValueError("uint8 cannot be combined with model: pass mix(x, y, saliency=…)")
         self.method = method
         self._traits = traits
         self._history = traits.history
@@ -94,14 +102,14 @@ class Mix(nn.Module):
         self.seed = seed
         self.uint8 = uint8
         self._switch = _shared(torch.ones((), dtype=torch.bool, device="cpu"))
-        # How often each worker was started. A restarted worker begins as a copy of this object.
+        # Number of starts of each worker. A restarted worker begins as a copy of this object.
         self._starts = _shared(torch.zeros(MAX_WORKERS, dtype=torch.int64, device="cpu"))
         self._stream: tuple[tuple[int, int, int], torch.Generator] | None = None
         self._rank = 0
 
     @property
     def enabled(self) -> bool:
-        """Whether batches are mixed."""
+        """Whether batches are mixed in training mode."""
         return bool(self._switch)
 
     @enabled.setter
@@ -125,14 +133,19 @@ class Mix(nn.Module):
         Args:
             x: ``[B, …]`` samples.
             y: Labels, as :func:`multimix.losses.soft_target` accepts them. Index maps ``[B, H, W]``
-                become ``[K·B, C, H, W]``, cut as the images are.
+                become ``[K·B, C, H, W]``, mixed with the masks of the images.
             **given: Keywords of ``method.plan``, such as ``saliency``.
 
         Returns:
-            ``x_mix [K·B, …]`` and ``target [K·B, C]``.
+            ``x_mix [K·B, …]`` and ``target [K·B, C]``. Unmixed batches have B rows.
+
+        Raises:
+            TypeError: If ``x`` or ``y`` is not a tensor, or a keyword is unknown.
+            ValueError: If shapes, dtypes, devices or labels are invalid, or saliency is missing.
+            MixingError: If the model fails while it computes the saliency.
         """
         if y is None:
-            raise TypeError("mix takes a batch and its labels; for a DataLoader use mix.collate")
+            raise TypeError("y must be the labels of the batch; for a DataLoader use mix.collate")
         if self.uint8 and isinstance(x, Tensor) and x.dtype == torch.uint8:
             x_mix, target = self.forward(x.float(), y, **given)
             return x_mix.round().clamp(0, 255).to(torch.uint8), target
@@ -154,33 +167,61 @@ class Mix(nn.Module):
         return plan._mix(x), plan.mix_rows(target)
 
     def collate(self, samples: list[Any]) -> tuple[Tensor, Tensor]:
-        """Collate (sample, label) pairs to one mixed batch: the ``collate_fn`` of a DataLoader."""
+        """Collate (sample, label) pairs to a mixed batch, as ``collate_fn`` of a DataLoader.
+
+        Args:
+            samples: (sample, label) pairs.
+
+        Returns:
+            ``x_mix [K·B, …]`` and ``target [K·B, C]``.
+
+        Raises:
+            ValueError: If the samples are not pairs, or the batch cannot be mixed.
+        """
         batch = default_collate(samples)
         if not isinstance(batch, list | tuple) or len(batch) != 2:
-            raise ValueError("collate needs (x, y) pairs; collate others first and call mix(x, y)")
+            raise ValueError(
+                "collate needs samples that are (x, y) pairs; for others, call mix(x, y)"
+            )
         return self(*batch)
 
     def __repr__(self) -> str:
         return f"Mix({self.method}, num_classes={self.num_classes}, enabled={self.enabled})"
 
     def state_dict(self, *args: Any, **around: Any) -> dict[str, Any]:  # type: ignore[override]
-        """Return the switch, the position in the random stream, and the starts of workers.
+        """Return ``enabled``, the state of the random stream, and the start counts of workers.
 
-        An epoch begun after restoring it is repeated exactly. One during which workers were stopped
-        is not.
+        A state saved between epochs reproduces the next epoch exactly. A state saved while workers
+        are running does not.
+
+        Args:
+            *args: Passed by a parent module, to which this module contributes nothing.
+            **around: Passed by a parent module.
+
+        Returns:
+            The state, or an empty dictionary for a parent module.
         """
         if args or around:
-            return {}  # called by the module that contains this one
+            return {}  # called by the parent module
         position = self._generator().get_state() if self._has_stream() else random_state()
         return {"enabled": self.enabled, "generator": position, "starts": self._starts.clone()}
 
     def load_state_dict(
         self, state: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore the state returned by :meth:`state_dict`.
+
+        Args:
+            state: A checkpointed state.
+            strict: Ignored. All keys are required.
+            assign: Ignored.
+
+        Raises:
+            ValueError: If the keys of ``state`` differ from those of :meth:`state_dict`.
+        """
         if state.keys() != self.state_dict().keys():
-            wanted, got = ", ".join(self.state_dict()), ", ".join(state) or "nothing"
-            raise ValueError(f"state must hold {wanted}, got {got}")
+            expected, got = ", ".join(self.state_dict()), ", ".join(state) or "nothing"
+            raise ValueError(f"state must have the keys {expected}, got {got}")
         self.enabled = state["enabled"]
         if self._has_stream():
             self._generator().set_state(state["generator"])
@@ -215,7 +256,7 @@ class Mix(nn.Module):
             )
 
     def _saliency_model(self, given: Mapping[str, Any]) -> nn.Module | None:
-        """The model, if it has to compute what ``given`` lacks."""
+        """Return the model for missing plan keywords, or None if it is not needed."""
         in_worker = get_worker_info() is not None
         if given.keys() >= set(self._traits.needs):
             return None if in_worker else self.model
@@ -223,26 +264,26 @@ class Mix(nn.Module):
         needs = f"{type(self.method).__name__} needs {', '.join(missing)}"
         if in_worker:
             raise ValueError(
-                f"{needs}, which a data-loader worker cannot compute, because its copy of the "
-                f"model is not trained: call mix(x, y) in the training loop, or pass {missing[0]}="
+                f"{needs}, which a data-loader worker cannot compute, because the model is trained "
+                f"in the main process: call mix(x, y) in the training loop, or pass {missing[0]}="
             )
         if self.model is None:
             raise ValueError(
-                f"{needs}: pass Mix a model= (copies of a Mix have none), or call "
+                f"{needs}: pass model= to Mix (copies of a Mix drop their model), or call "
                 f"mix(x, y, {missing[0]}=…)"
             )
         return self.model
 
     def _has_stream(self) -> bool:
-        """Whether draws have their own stream: with a seed, and in data-loader workers."""
+        """Whether draws use a separate stream: with a seed, and in data-loader workers."""
         return self.seed is not None or get_worker_info() is not None
 
     def _generator(self) -> torch.Generator:
         worker = get_worker_info()
         if self.seed is None and worker is None:
             return make_generator(None)
-        own_rank = rank() or self._rank
-        process = (os.getpid(), own_rank, MAIN_PROCESS if worker is None else worker.id)
+        process_rank = rank() or self._rank
+        process = (os.getpid(), process_rank, MAIN_PROCESS if worker is None else worker.id)
         if self._stream is None or self._stream[0] != process:
             if worker is None:
                 parts = (MAIN_PROCESS, 0)
@@ -250,10 +291,10 @@ class Mix(nn.Module):
                 parts = (worker.id, worker.seed)
             else:
                 # Streams differ between workers, and between epochs that restart them.
-                slot = (own_rank * 64 + worker.id) % MAX_WORKERS
+                slot = (process_rank * 64 + worker.id) % MAX_WORKERS
                 self._starts[slot] += 1
                 parts = (worker.id, int(self._starts[slot]))
-            self._stream = process, seeded(int(self.seed or 0), own_rank, *parts)
+            self._stream = process, seeded(int(self.seed or 0), process_rank, *parts)
         return self._stream[1]
 
 

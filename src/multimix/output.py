@@ -28,7 +28,7 @@ from .methods.base import (
 )
 
 State = Mapping[str, Tensor]
-"""What a method keeps from one batch for the next; empty for most methods."""
+"""Tensors that a method stores for the next batch. Most methods store none."""
 
 NO_STATE: State = MappingProxyType({})
 
@@ -38,7 +38,7 @@ class MixedOutput:
 
     Attributes:
         plan: The plan that was applied.
-        target: ``[K·B, C]``, the labels mixed as the samples are.
+        target: ``[K·B, C]`` soft targets, mixed with the same shares as the samples.
         state: Pass it as ``state=`` with the next batch. Complete after the last part.
     """
 
@@ -67,6 +67,10 @@ class MixedOutput:
         Returns:
             A scalar. The losses of all parts of :func:`mixed_parts` add up to the loss of the
             whole batch.
+
+        Raises:
+            TypeError: If ``criterion`` is not callable.
+            ValueError: If ``criterion`` does not return a scalar tensor.
         """
         if not callable(criterion):
             name = type(criterion).__name__
@@ -76,13 +80,17 @@ class MixedOutput:
         def checked(logits: Tensor, target: Tensor) -> Tensor:
             return check_scalar(criterion(logits, target))
 
-        # An unmixed batch has the criterion only, whatever the method would add.
+        # The loss of an unmixed batch has no method-specific terms.
         if self._method is None:
             return self._mixed.share * checked(self._mixed.logits, self._mixed.target)
         return self._method.loss(self._mixed, checked)
 
     def accuracy(self) -> Tensor:
-        """Return the mean target mass on the predicted class: see :func:`.mixed_accuracy`."""
+        """Compute the mean target mass on the predicted class: see :func:`.mixed_accuracy`.
+
+        Returns:
+            A scalar without a graph.
+        """
         return mixed_accuracy(self._mixed.logits.detach(), self.target)
 
     def __repr__(self) -> str:
@@ -94,7 +102,7 @@ class MixedOutput:
 
 
 def _warn_about_missing_loss(method: Method) -> None:
-    """Warn once if a method adds a loss that the caller never computed."""
+    """Warn once per process if the method adds loss terms but ``loss`` was never called."""
     if method.traits.own_loss is None or MixedOutput._has_warned:
         return
     MixedOutput._has_warned = True
@@ -161,32 +169,34 @@ def mixed_forward(
     state: State | EllipsisType | None = ...,
     **given: Any,
 ) -> MixedOutput:
-    """Run a model on K interpolations of every sample: the same call for every method.
+    """Run a model on K interpolations of every sample.
 
-    Saliency that the method needs and the caller does not pass is computed with the model
-    (:func:`multimix.input_saliency`). Layers before a hidden mixing layer run once on B samples.
+    The call is the same for every method. If the method needs saliency and the caller does not pass
+    it, the model computes it (:func:`multimix.input_saliency`). Layers before a hidden mixing layer
+    run once, on B samples.
 
     Args:
         model: Any module that maps a batch to logits.
         method: A mixing method, such as ``CutMix(k=5)``.
-        x: ``[B, …]`` samples. They are not changed.
+        x: ``[B, …]`` samples, not modified.
         y: Class indices ``[B]``, probabilities or multi-hot rows ``[B, C]``, or real values.
         num_classes: Number of classes. Taken from the logits if None.
         smoothing: Label smoothing ε.
-        output: Where the model's result holds the logits: a key, an attribute, a position or a
-            function. ``"logits"`` in a mapping is found without it.
-        generator: A CPU generator for all draws.
+        output: Selects the logits in the model's result: a key, an attribute, a position or a
+            function. None accepts a tensor, or a mapping with the key ``"logits"``.
+        generator: A CPU generator for all draws. None draws from torch's global CPU stream.
         state: For methods that mix with the previous batch: ``None`` with the first batch, then
-            ``out.state``.
+            ``out.state`` of the previous call.
         **given: Keywords of ``method.plan``, such as ``partner``, ``lam`` or ``saliency``.
 
     Returns:
         The output. Call ``out.loss(criterion).backward()``.
 
     Raises:
-        TypeError: If ``method`` is not a mixing method or does not take a keyword.
-        ValueError: If labels, shapes, devices or layer names do not fit. Nothing was drawn then.
-        MixingError: If the model fails on the mixed batch or does not show the layer.
+        TypeError: If ``method`` is not a mixing method or does not accept a keyword.
+        ValueError: If labels, shapes, devices or layer names are invalid. These are checked before
+            anything is drawn.
+        MixingError: If the model fails on the mixed batch, or hooks cannot reach the layer.
 
     Example::
 
@@ -217,7 +227,8 @@ def mixed_parts(
     """Run the K interpolations in parts of at most ``steps`` to bound activation memory.
 
     Each part runs its own forward pass when the iterator reaches it, and the part losses sum to the
-    loss of the whole batch. Terms of the whole batch, such as a clean loss, are in the first part.
+    loss of the whole batch. The first part includes loss terms that are computed once per batch,
+    such as a clean loss.
 
     Args:
         model: Any module that maps a batch to logits.
@@ -233,8 +244,13 @@ def mixed_parts(
         **given: As in :func:`mixed_forward`.
 
     Returns:
-        An iterator over ``ceil(K / steps)`` outputs, whose length is known in advance. Call
+        An iterator over ``ceil(K / steps)`` outputs; ``len()`` returns their number. Call
         ``part.loss(criterion).backward()`` on each.
+
+    Raises:
+        TypeError: As in :func:`mixed_forward`.
+        ValueError: As in :func:`mixed_forward`.
+        MixingError: As in :func:`mixed_forward`; model failures are raised by the iterator.
 
     Note:
         Batch-norm layers see ``steps * B`` rows at a time, so running statistics differ from a
@@ -271,7 +287,7 @@ def _history(
     state: State | EllipsisType | None,
     given: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """The history keywords of a method that mixes with the previous batch."""
+    """Return the entries of ``state`` that the method takes as history keywords."""
     if isinstance(state, EllipsisType):
         if history and not any(name in given for name in history):
             raise ValueError(
@@ -283,10 +299,15 @@ def _history(
 
 
 def plan_batch(method: Method, batch: Batch) -> tuple[Batch, Plan, Method | None]:
-    """Choose the method for this batch, ask the model for its inputs, and draw the plan.
+    """Choose the method for this batch, compute its inputs with the model, and draw the plan.
+
+    Args:
+        method: A mixing method, possibly one that chooses among several methods.
+        batch: The validated batch.
 
     Returns:
-        The batch with the method's inputs, the plan, and the method; None if it stays unmixed.
+        The batch with the method's inputs, the plan, and the chosen method. The method is None if
+        the batch stays unmixed.
     """
     chosen = choose_method(method, batch.generator)
     if chosen is not None:
@@ -295,16 +316,20 @@ def plan_batch(method: Method, batch: Batch) -> tuple[Batch, Plan, Method | None
 
 
 def run_plan(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None = None) -> Tensor:
-    """Run a model on a batch mixed by a plan that you made.
+    """Run a model on a batch that a given plan mixes.
 
     Args:
         model: Any module that maps a batch to logits.
-        plan: From ``method.plan``.
-        x: ``[B, …]``.
+        plan: A plan from ``method.plan``.
+        x: ``[B, …]`` samples.
         output: As in :func:`mixed_forward`.
 
     Returns:
         ``[K·B, …]`` logits.
+
+    Raises:
+        ValueError: If ``x`` does not match the plan, or the model does not return K·B rows.
+        MixingError: If the model fails on the mixed batch, or hooks cannot reach the layer.
     """
     rows = plan.k * len(x)
     if plan.layer is None:
@@ -313,10 +338,10 @@ def run_plan(model: nn.Module, plan: Plan, x: Tensor, *, output: Output | None =
         result = hidden_forward(model, plan, x)
     logits = logits_of(result, output)
     if logits.ndim == 0 or len(logits) != rows:
-        after = f" after mixing at layer {plan.layer!r}" if plan.layer else ""
+        suffix = f" after mixing at layer {plan.layer!r}" if plan.layer else ""
         raise ValueError(
             f"the model must return {rows} rows for {plan.k} interpolations of {len(x)} samples, "
-            f"got shape {list(logits.shape)}{after}"
+            f"got shape {list(logits.shape)}{suffix}"
         )
     return logits
 
@@ -330,7 +355,7 @@ def _mixed_target(batch: Batch, plan: Plan, logits: Tensor) -> Tensor:
     target = plan.mix_rows(batch.target_rows(logits.shape[-1]))
     if logits.shape != target.shape:
         raise ValueError(
-            f"logits and target must have one shape, got {list(logits.shape)} and "
-            f"{list(target.shape)}; for a loss of another form use run_plan and plan.mix_target"
+            f"logits and target must have the same shape, got {list(logits.shape)} and "
+            f"{list(target.shape)}; for other losses use run_plan and plan.mix_target"
         )
     return target

@@ -1,4 +1,4 @@
-"""Plans, for method authors and for loops that apply a plan themselves."""
+"""Plan classes, for method authors and for training loops that apply plans directly."""
 
 from .core.mixing import mix
 from .core.plan import MaskPlan, PairPlan, Plan, SharePlan

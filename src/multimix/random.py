@@ -1,4 +1,4 @@
-"""Random pairs and λ paths, and the state of the random stream for checkpoints."""
+"""Random partners and λ paths, and the state of the random stream for checkpoints."""
 
 from .core.sampling import random_partner, random_state, sample_path, set_random_state
 

@@ -1,4 +1,4 @@
-"""Methods by name, and what is registered about them."""
+"""Create methods by name, list them, and register new ones."""
 
 from .methods.registry import METHODS, Entry, create, entries, entry, register, to_dict
 

@@ -1,4 +1,4 @@
-"""Solvers compiled ahead of time."""
+"""Ahead-of-time compilation of the solvers."""
 
 import torch
 
@@ -10,11 +10,11 @@ from .methods.saliency_mix import SaliencyMix
 
 
 def warmup() -> None:
-    """Compile every solver that training would compile at its first batch.
+    """Compile every solver that training would otherwise compile at its first batch.
 
-    It takes about half a minute once. The result is cached on disk, beside the installed package or
-    in numba's cache folder, for all later processes. Call it before data-loader workers start, or
-    when a container is built.
+    The first call takes about half a minute. The result is cached on disk for all later processes,
+    next to the installed package or in numba's cache folder. Call it before data-loader workers
+    start, or when you build a container.
 
     Raises:
         ImportError: If numba is not installed.

@@ -48,6 +48,9 @@ class Mixing:
 
         Returns:
             The output. Return ``out.loss(criterion)`` from ``training_step``.
+
+        Raises:
+            RuntimeError: If ``use_mixing`` was not called, or the callbacks are missing.
         """
         if self._mixer is None:
             raise RuntimeError("call use_mixing(method) in __init__ before mixed")

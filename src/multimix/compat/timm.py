@@ -4,7 +4,7 @@ At ``k=1`` output, target and NumPy's random state are timm's bit for bit (as of
 in-place mixing. With ``k > 1`` the result has k·B rows, in ascending order of the partner's share;
 boxes share one center and nest. λ is timm's: the weight of the sample itself.
 
-Only ``FastCollateMixup`` needs timm, whose loader requires a subclass of its own.
+Only ``FastCollateMixup`` needs timm, whose loader requires a subclass of timm's class.
 """
 
 from collections.abc import Sequence
@@ -85,6 +85,9 @@ class Mixup:
 
         Returns:
             ``[K·B, C, H, W]`` and soft targets ``[K·B, num_classes]``.
+
+        Raises:
+            ValueError: If B is odd, or ``target`` is not ``[B]``.
         """
         batch = len(x)
         if batch % 2:
@@ -96,13 +99,13 @@ class Mixup:
             )
         if self.mode == "batch":
             return self._mix_batch(x, target)
-        mixed, own = self._mix_samples(x)
-        return mixed, mixed_targets(target, self.num_classes, own, self.label_smoothing)
+        mixed, weights = self._mix_samples(x)
+        return mixed, mixed_targets(target, self.num_classes, weights, self.label_smoothing)
 
     def _mix_batch(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         steps = draw_batch(self, x.shape)
-        own = [1.0] if steps is None else [step.own for step in steps]
-        targets = mixed_targets(target, self.num_classes, own, self.label_smoothing)
+        weights = [1.0] if steps is None else [step.own for step in steps]
+        targets = mixed_targets(target, self.num_classes, weights, self.label_smoothing)
         if steps is None:
             return x, targets
         rows, parts = repeated(x, self.k)

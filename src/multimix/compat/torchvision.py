@@ -133,14 +133,30 @@ class _Transform(nn.Module):
 
 
 class MixUp(_Transform):
-    """Blend every sample with the previous one. Arguments: see torchvision, and ``k``."""
+    """Blend every sample with the previous sample in the batch.
+
+    Args:
+        alpha: Parameter of Beta(α, α).
+        num_classes: Number of classes, needed for labels that are class indices.
+        labels_getter: ``default``, or a function that returns the labels in a batch.
+        k: Number of interpolations per pair.
+        generator: A CPU generator; None uses torch's global stream.
+    """
 
     def steps(self, images: list[Tensor]) -> list[Step]:
         return [Step(own) for own in self.weights()]
 
 
 class CutMix(_Transform):
-    """Paste a box of the previous sample in the batch. Arguments: see torchvision, and ``k``."""
+    """Paste a box of the previous sample in the batch into every sample.
+
+    Args:
+        alpha: Parameter of Beta(α, α).
+        num_classes: Number of classes, needed for labels that are class indices.
+        labels_getter: ``default``, or a function that returns the labels in a batch.
+        k: Number of interpolations per pair.
+        generator: A CPU generator; None uses torch's global stream.
+    """
 
     def steps(self, images: list[Tensor]) -> list[Step]:
         weights = self.weights()

@@ -1,1 +1,1 @@
-"""What methods are built on: plans, sampling, targets, losses, hooks, saliency, checks, devices."""
+"""Building blocks of methods: plans, sampling, targets, losses, hooks, saliency and checks."""

@@ -1,4 +1,4 @@
-"""One batch during a training step, before and after mixing, as methods see it."""
+"""The batch of one training step, before and after mixing, as passed to methods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ HISTORY = ("history_x", "history_target", "history_logits")
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The samples of one training step and the model they are for.
+    """The samples of one training step, their labels, and the model.
 
     Args:
         model: The model being trained.
         x: ``[B, …]`` samples.
         y: Labels as the caller passed them.
-        target: Labels to train on: rows, smoothed if requested, or class indices as long as the
-            number of classes is not known.
+        target: Target rows ``[B, C]``, smoothed if requested. Class indices ``[B]`` while the
+            number of classes is unknown.
         generator: A CPU generator for all draws.
-        given: Keywords for ``method.plan``, then also what ``method.inputs`` returned.
-        output: Where the model's result holds the logits.
+        given: Keywords for ``method.plan``, from the caller and from ``method.inputs``.
+        output: Selects the logits in the model's result.
         smoothing: Label smoothing ε.
     """
 
@@ -40,7 +40,14 @@ class Batch:
     smoothing: float = 0.0
 
     def target_rows(self, classes: int) -> Tensor:
-        """Return ``target`` as rows ``[B, C]``."""
+        """Convert ``target`` to rows.
+
+        Args:
+            classes: Number of classes, used if ``target`` holds class indices.
+
+        Returns:
+            ``[B, C]`` target rows.
+        """
         if are_indices(self.target):
             return label_rows(self.target, classes, self.smoothing)
         return self.target
@@ -52,11 +59,11 @@ class MixedBatch:
 
     Args:
         batch: The batch that was mixed.
-        plan: The plan, or the part of it that was run.
+        plan: The plan of this forward pass: all K steps, or the steps of one part.
         logits: ``[K·B, C]``.
         target: ``[K·B, C]``.
-        share: Share of the K interpolations that this part holds.
-        is_first: Whether this is the first part, which carries the terms of the whole batch.
+        share: Fraction of the K interpolations in this part.
+        is_first: Whether this is the first part, which includes loss terms computed once per batch.
         features: Output of the layer named in ``traits.watches``, if any.
     """
 
@@ -69,9 +76,13 @@ class MixedBatch:
     features: Any = None
 
     def next_history(self) -> dict[str, Tensor]:
-        """Return what a method that mixes with the previous batch needs next, without gradients."""
+        """Compute the history for a method that mixes with the previous batch.
+
+        Returns:
+            Detached tensors by history keyword. Empty if another part computes the history.
+        """
         steps, size = self.plan.history_steps, len(self.batch.x)
-        if steps is None:  # the plan of another method leaves the history as it was
+        if steps is None:  # a plan of another method keeps the stored history
             given = self.batch.given
             return {name: given[name] for name in HISTORY if given.get(name) is not None}
         if not steps:

@@ -1,4 +1,4 @@
-"""Validation of arguments. Public functions call these once; internal code trusts its values."""
+"""Argument validation. Public functions validate once; internal code trusts its arguments."""
 
 import difflib
 import math
@@ -20,7 +20,7 @@ is_transformed: Callable[[Tensor], bool] = is_functorch_wrapped_tensor
 
 
 class NotFiniteError(ValueError):
-    """A model's outputs are no longer finite: it has diverged."""
+    """Raised if the outputs of a model are NaN or infinite, because it diverged."""
 
 
 def is_whole(value: object) -> bool:
@@ -34,7 +34,16 @@ def is_number(value: object) -> bool:
 
 
 def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
-    """Raise unless ``x`` can be mixed at ``layers``: floating point if the input is among them."""
+    """Check that ``x`` can be mixed.
+
+    Args:
+        x: ``[B, …]`` samples.
+        layers: Layers at which the method may mix. None is the input, which must be floating point.
+
+    Raises:
+        TypeError: If ``x`` is not a tensor.
+        ValueError: If ``x`` is empty, not dense, or not floating point although it may be mixed.
+    """
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if x.layout != torch.strided or x.is_nested:
@@ -50,21 +59,39 @@ def check_batch(x: Tensor, layers: tuple[str | None, ...] = (None,)) -> None:
 
 
 def plain(values: Tensor) -> Tensor:
-    """Return ``values`` as a plain tensor if its class only marks it (fastai, torchvision).
+    """Convert a tensor subclass that only tags its data, as in fastai and torchvision, to a Tensor.
 
-    torch rejects two such classes in one call. Classes with their own storage, such as distributed
-    tensors, stay as they are.
+    torch raises if an operation receives two such subclasses. Subclasses with custom storage, such
+    as distributed tensors, are returned unchanged.
+
+    Args:
+        values: Any tensor.
+
+    Returns:
+        A view as a plain tensor, or ``values``.
     """
-    kind = type(values)
-    if kind is Tensor or kind is torch.nn.Parameter:
+    tensor_type = type(values)
+    if tensor_type is Tensor or tensor_type is torch.nn.Parameter:
         return values
-    if kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if tensor_type.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return values
     return values.as_subclass(Tensor)
 
 
 def checked_labels(y: Tensor, x: Tensor) -> Tensor:
-    """Return ``y`` as a plain tensor with one row per sample of ``x``, on its device, or raise."""
+    """Check that ``y`` has one row per sample of ``x`` and is on the same device.
+
+    Args:
+        y: ``[B, …]`` labels.
+        x: ``[B, …]`` samples.
+
+    Returns:
+        ``y`` as a plain tensor.
+
+    Raises:
+        TypeError: If ``y`` is not a tensor.
+        ValueError: If the number of rows or the device differs.
+    """
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a torch.Tensor, got {type(y).__name__}")
     if y.shape[:1] != x.shape[:1]:
@@ -76,7 +103,15 @@ def checked_labels(y: Tensor, x: Tensor) -> Tensor:
 
 
 def check_spatial(x: Tensor, method: str) -> None:
-    """Raise unless ``x`` is ``[B, C, length]``, ``[B, C, H, W]`` or ``[B, C, D, H, W]``."""
+    """Check that ``x`` is ``[B, C, length]``, ``[B, C, H, W]`` or ``[B, C, D, H, W]``.
+
+    Args:
+        x: Samples.
+        method: Name of the method, for the error message.
+
+    Raises:
+        ValueError: If ``x`` has another number of axes.
+    """
     if not 3 <= x.ndim <= 5:
         hint = "; x.unsqueeze(1) adds a channel axis" if x.ndim == 2 else ""
         raise ValueError(
@@ -86,18 +121,28 @@ def check_spatial(x: Tensor, method: str) -> None:
 
 
 def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
-    """Return ``saliency`` as ``[B, *size]`` on the device of ``x [B, C, *size]``.
+    """Check a saliency map. Values are checked on the CPU, because a solver could hang on NaN.
 
-    Values are checked on the CPU, because a solver could hang on NaN.
+    Args:
+        saliency: ``[B, *size]`` or ``[B, 1, *size]``, finite and at least 0.
+        x: ``[B, C, *size]`` samples.
+
+    Returns:
+        ``[B, *size]``, detached, on the device of ``x``.
+
+    Raises:
+        TypeError: If ``saliency`` is not a tensor.
+        ValueError: If its shape or dtype is invalid.
+        NotFiniteError: If values are negative, NaN or infinite.
     """
-    wanted = [len(x), *x.shape[2:]]
+    expected = [len(x), *x.shape[2:]]
     if not isinstance(saliency, Tensor):
         raise TypeError(f"saliency must be a torch.Tensor, got {type(saliency).__name__}")
-    if list(saliency.shape) not in (wanted, [len(x), 1, *x.shape[2:]]) or saliency.is_complex():
-        raise ValueError(f"saliency must be real, of shape {wanted}, got {list(saliency.shape)}")
+    if list(saliency.shape) not in (expected, [len(x), 1, *x.shape[2:]]) or saliency.is_complex():
+        raise ValueError(f"saliency must be real, of shape {expected}, got {list(saliency.shape)}")
     if saliency.is_meta:
-        raise ValueError("saliency must hold values, which the device 'meta' does not have")
-    saliency = saliency.detach().reshape(wanted).to(x.device)
+        raise ValueError("saliency must not be on the device 'meta', which stores no values")
+    saliency = saliency.detach().reshape(expected).to(x.device)
     saliency = saliency if saliency.is_floating_point() else saliency.float()
     if can_inspect(saliency):
         low, high = (float(end) for end in saliency.aminmax())
@@ -110,7 +155,19 @@ def checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
 
 
 def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
-    """Return ``noise`` detached on the device of ``x``, or raise if it cannot be added to it."""
+    """Check noise that is added to ``x``.
+
+    Args:
+        noise: Floating point, in the shape of ``x``.
+        x: Samples.
+
+    Returns:
+        ``noise``, detached, on the device of ``x``.
+
+    Raises:
+        TypeError: If ``noise`` is not a tensor.
+        ValueError: If its shape or dtype is invalid.
+    """
     if not isinstance(noise, Tensor):
         raise TypeError(f"noise must be a torch.Tensor, got {type(noise).__name__}")
     if noise.shape != x.shape or not noise.is_floating_point():
@@ -120,14 +177,34 @@ def checked_noise(noise: Tensor, x: Tensor) -> Tensor:
 
 
 def check_whole(name: str, value: Any, least: int = 1, *, none: bool = False) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``, or None where that is allowed."""
+    """Check an integer option.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: Value of the option.
+        least: Minimum.
+        none: Allow None.
+
+    Raises:
+        ValueError: If ``value`` is not an integer of at least ``least``.
+    """
     if not (none and value is None) and not (is_whole(value) and value >= least):
         rule = f"an integer of at least {least}{', or None' * none}"
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
 def check_number(name: str, value: Any, *, above: float | None = None, none: bool = False) -> None:
-    """Raise unless ``value`` is finite and at least 0, or more than ``above``, or allowed None."""
+    """Check a real option.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: Value of the option.
+        above: Exclusive lower bound. None requires at least 0.
+        none: Allow None.
+
+    Raises:
+        ValueError: If ``value`` is not a finite number within the bound.
+    """
     valid = is_number(value) and (value >= 0 if above is None else value > above)
     if not valid and not (none and value is None):
         bound = "at least 0" if above is None else f"above {above:g}"
@@ -135,30 +212,69 @@ def check_number(name: str, value: Any, *, above: float | None = None, none: boo
 
 
 def check_share(name: str, value: float, most: float = 1) -> None:
-    """Raise unless ``value`` is in [0, ``most``]."""
+    """Check an option that must be in [0, ``most``].
+
+    Args:
+        name: Name of the option, for the error message.
+        value: Value of the option.
+        most: Maximum.
+
+    Raises:
+        ValueError: If ``value`` is not a number in the interval.
+    """
     if not isinstance(value, Real) or not 0 <= value <= most:
         raise ValueError(f"{name} must be in 0 … {most:g}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise unless ``value`` is among ``choices``."""
+    """Check an option with a fixed set of values.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: Value of the option.
+        choices: Allowed values.
+
+    Raises:
+        ValueError: If ``value`` is not among ``choices``.
+    """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str:
-    """A hint at the name that was probably meant, or nothing."""
+    """Suggest the closest valid name, for error messages.
+
+    Args:
+        wrong: The unknown name.
+        names: Valid names.
+
+    Returns:
+        `` (did you mean 'name'?)``, or an empty string if no name is close.
+    """
     close = difflib.get_close_matches(str(wrong), list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def can_inspect(values: Tensor) -> bool:
-    """Whether reading values is free: not on an accelerator, in a compiled graph or under vmap."""
+    """Whether values can be read without a sync: on the CPU, not compiled, not under vmap."""
     return values.is_cpu and not torch.compiler.is_compiling() and not is_transformed(values)
 
 
 def checked_range(name: str, value: Any, least: float, most: float) -> Range:
-    """Return ``value`` as (low, high) within ``least`` and ``most``; a number is a range, too."""
+    """Check an option that is a range.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: A pair (low, high), or a number, which stands for (number, number).
+        least: Minimum of low.
+        most: Maximum of high; may be infinite.
+
+    Returns:
+        ``(low, high)``.
+
+    Raises:
+        ValueError: If ``value`` is not a finite, ordered pair within the bounds.
+    """
     ends = tuple(value) if isinstance(value, tuple | list) else (value, value)
     numbers = len(ends) == 2 and all(
         isinstance(end, Real) and not isinstance(end, bool) for end in ends
@@ -170,12 +286,32 @@ def checked_range(name: str, value: Any, least: float, most: float) -> Range:
 
 
 def between(ends: Range, uniform: Tensor) -> Tensor:
-    """Stretch ``uniform`` in [0, 1] over a range, without leaving it by rounding."""
+    """Scale uniform draws to a range, clamped so that rounding cannot leave the range.
+
+    Args:
+        ends: ``(low, high)``.
+        uniform: Values in [0, 1].
+
+    Returns:
+        Values in [low, high], in the shape of ``uniform``.
+    """
     return (ends[0] + (ends[1] - ends[0]) * uniform).clamp(*ends)
 
 
 def checked_numbers(name: str, value: Any, *, positive: bool = False) -> float | tuple[float, ...]:
-    """Return a number, list, tensor or array as a number or a tuple of numbers."""
+    """Check an option that is a number or one number per channel.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: A number, list, tuple, tensor or array.
+        positive: Require values above 0.
+
+    Returns:
+        A float, or a tuple of floats.
+
+    Raises:
+        ValueError: If values are missing, not finite, or not positive as required.
+    """
     value = value.tolist() if hasattr(value, "tolist") else value
     parts = value if isinstance(value, list | tuple) else [value]
     if not parts or not all(isinstance(part, Real) and math.isfinite(part) for part in parts):
@@ -186,14 +322,35 @@ def checked_numbers(name: str, value: Any, *, positive: bool = False) -> float |
 
 
 def check_channels(name: str, value: Any, x: Tensor) -> None:
-    """Raise unless ``value`` is one value or one per channel of ``x [B, C, *size]``."""
+    """Check that an option has one value, or one value per channel of ``x``.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: A number or a tuple.
+        x: ``[B, C, *size]`` samples.
+
+    Raises:
+        ValueError: If the number of values is neither 1 nor C.
+    """
     count = len(value) if isinstance(value, tuple) else 1
     if count not in (1, x.shape[1]):
         raise ValueError(f"{name} must have 1 or {x.shape[1]} values (channels), got {count}")
 
 
 def per_channel(name: str, value: float | tuple[float, ...], x: Tensor) -> Tensor:
-    """Return ``value`` such that it broadcasts over ``x [B, C, *size]``, float64 if possible."""
+    """Convert an option to a tensor that broadcasts over ``x``.
+
+    Args:
+        name: Name of the option, for the error message.
+        value: A number, or a tuple with one number per channel.
+        x: ``[B, C, *size]`` samples.
+
+    Returns:
+        ``[1 or C, 1, …]`` in float64, or in float32 on a device without float64.
+
+    Raises:
+        ValueError: If the number of values is neither 1 nor C.
+    """
     check_channels(name, value, x)
     values = constant(value if isinstance(value, tuple) else (value,), x.device)
     return values.reshape(-1, *[1] * (x.ndim - 2))

@@ -1,4 +1,4 @@
-"""Copies between the host, where plans are drawn, and an accelerator; numeric precision."""
+"""Copies between the CPU, which draws plans, and an accelerator; numeric precision."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +10,14 @@ from torch import Tensor
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """Return float64, or float32 on a device without it, such as MPS."""
+    """Return the widest floating-point dtype of a device.
+
+    Args:
+        device: Any device.
+
+    Returns:
+        float64, or float32 on a device without float64, such as MPS.
+    """
     # Known devices first: torch.compile warns about functions with a cache.
     is_known = device.type in ("cpu", "cuda", "meta")
     return torch.float64 if is_known or _has_float64(device.type) else torch.float32
@@ -18,6 +25,7 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 @lru_cache
 def _has_float64(kind: str) -> bool:
+    """Whether a device type supports float64."""
     try:
         torch.empty(0, dtype=torch.float64, device=kind)
     except (RuntimeError, TypeError):
@@ -26,7 +34,7 @@ def _has_float64(kind: str) -> bool:
 
 
 def uploaded(device: torch.device, *values: Tensor) -> list[Tensor]:
-    """Copy tensors to a device, those on the CPU by one copy without a host sync.
+    """Copy tensors to a device. CPU tensors are packed into one copy without a host sync.
 
     Args:
         device: The target device.
@@ -38,7 +46,7 @@ def uploaded(device: torch.device, *values: Tensor) -> list[Tensor]:
     if device.type == "cpu":
         return [value.to(device) for value in values]
     wide = widest_float(device)
-    # MPS would read memory that is freed or overwritten meanwhile (pytorch 139550 and 189690).
+    # An asynchronous copy to MPS may read freed memory (pytorch issues 139550 and 189690).
     asynchronous = device.type != "mps"
     moved = [value.to(wide) if value.dtype == torch.float64 else value for value in values]
     on_cpu = [i for i, value in enumerate(moved) if value.is_cpu]
@@ -52,7 +60,7 @@ def uploaded(device: torch.device, *values: Tensor) -> list[Tensor]:
 
 
 def downloaded(*values: Tensor) -> list[Tensor]:
-    """Copy tensors from one device to the CPU by one copy, for which the host waits.
+    """Copy tensors from one device to the CPU in a single blocking copy.
 
     Args:
         *values: Tensors on one device.
@@ -66,7 +74,15 @@ def downloaded(*values: Tensor) -> list[Tensor]:
 
 
 def constant(numbers: tuple[float, ...], device: torch.device) -> Tensor:
-    """Return ``numbers`` in the widest floating-point type of ``device``, copied there once."""
+    """Create a constant tensor. Accelerators cache it, so it is copied once.
+
+    Args:
+        numbers: The values.
+        device: Device of the result.
+
+    Returns:
+        ``[len(numbers)]`` in the widest floating-point dtype of ``device``.
+    """
     if device.type == "cpu":
         return torch.tensor(numbers, dtype=torch.float64, device=device)
     return _cached_constant(numbers, device)
@@ -74,14 +90,14 @@ def constant(numbers: tuple[float, ...], device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _cached_constant(numbers: tuple[float, ...], device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # training could not use an inference tensor
+    with torch.inference_mode(False):  # autograd cannot use an inference tensor
         return torch.tensor(numbers, dtype=widest_float(device), device=device)
 
 
 def uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw uniform numbers in the shape, dtype and device of ``x``.
+    """Draw uniform numbers with the shape, dtype and device of ``x``.
 
-    On a GPU they come from a generator there, which ``generator`` seeds: nothing is copied.
+    On an accelerator, ``generator`` seeds a generator on that device, so nothing is copied.
 
     Args:
         x: A floating-point tensor.
@@ -98,16 +114,14 @@ def uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _packed(values: Sequence[Tensor], *, pinned: bool = False) -> Tensor:
-    """The bytes of all ``values``, large dtypes first, so that each is aligned.
-
-    A GPU copies from pinned memory without the host.
-    """
+    """Concatenate the bytes of all tensors, largest item size first, so that each is aligned."""
     flat = [values[i].detach().contiguous().flatten() for i in _by_item_size(values)]
     packed = torch.cat([part.view(torch.uint8) for part in flat])
     return packed.pin_memory() if pinned else packed
 
 
 def _unpacked(packed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Split the result of ``_packed`` into tensors with the shapes and dtypes of ``like``."""
     values: list[Tensor] = [packed] * len(like)
     start = 0
     for i in _by_item_size(like):
@@ -122,13 +136,27 @@ def _by_item_size(values: Sequence[Tensor]) -> list[int]:
 
 
 def float32_or_better(z: Tensor) -> Tensor:
-    """Return ``z`` in float32, or unchanged if it is float64."""
+    """Convert to float32 unless the tensor is float64.
+
+    Args:
+        z: A real tensor.
+
+    Returns:
+        ``z`` in float32 or float64.
+    """
     return z if z.dtype == torch.float64 else z.float()
 
 
 def full_precision(z: Tensor) -> AbstractContextManager[Any]:
-    """Disable autocast on the device of ``z``, where half precision would spoil the result."""
-    kind = z.device.type
-    if torch.amp.is_autocast_available(kind):
-        return torch.autocast(kind, enabled=False)
+    """Disable autocast on the device of ``z``.
+
+    Args:
+        z: Any tensor.
+
+    Returns:
+        A context manager.
+    """
+    device_type = z.device.type
+    if torch.amp.is_autocast_available(device_type):
+        return torch.autocast(device_type, enabled=False)
     return nullcontext()

@@ -1,4 +1,4 @@
-"""Forward hooks that mix at hidden layers, addressed by name, of any model."""
+"""Forward hooks that mix at named hidden layers of any model."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Hooks:
 
 
 class MixPoints(Hooks):
-    """Permanent hooks, for models that are compiled.
+    """Permanent hooks for mixing at hidden layers of compiled models.
 
-    ``torch.compile`` does not see hooks that are added later. Without mixing they do nothing.
-    Leaving a ``with`` block removes them. Copies of the model, and models that were saved
-    and loaded, have no mix points.
+    ``torch.compile`` ignores hooks that are added later. The hooks do nothing unless a plan is
+    applied, and leaving a ``with`` block removes them. Copied or reloaded models have no mix
+    points.
 
     Args:
         model: The model, before ``torch.compile``.
@@ -119,6 +119,7 @@ class MixPoints(Hooks):
         _installed[core] = self
 
     def forward(self, model: nn.Module, plan: Plan, x: Tensor) -> Any:
+        """Run :meth:`Hooks.forward`, one plan at a time."""
         with self._lock:  # one plan at a time
             return super().forward(model, plan, x)
 
@@ -141,7 +142,7 @@ class MixPoints(Hooks):
 
 
 class MixingError(RuntimeError):
-    """The model cannot be mixed at a layer, or failed on a batch."""
+    """Raised if a model cannot be mixed at a layer, or fails on a batch."""
 
 
 MODEL_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
@@ -267,7 +268,7 @@ def check_layers(model: nn.Module, layers: tuple[str | None, ...]) -> None:
         has_point = points is not None and name in points.layers
         if not has_point and (compiled or _is_in_compiled(core, name)):
             raise MixingError(
-                f"the model is compiled and would ignore mixing at layer {name!r}: make "
+                f"the model is compiled and would ignore mixing at layer {name!r}: create "
                 "MixPoints(model, method.layers) before torch.compile, or pass it uncompiled"
             )
 
@@ -311,7 +312,7 @@ def _inside_checkpoint() -> bool:
 
 
 def _is_in_compiled(model: nn.Module, name: str) -> bool:
-    """Whether the layer, or a submodule that contains it, is compiled by itself."""
+    """Whether the layer, or a submodule that contains it, is compiled separately."""
     parts = name.split(".")
     paths = (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return any(_is_compiled(model.get_submodule(path)) for path in paths)

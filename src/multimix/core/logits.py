@@ -1,4 +1,4 @@
-"""The logits in the result of a model."""
+"""Selection of the logits in the result of a model."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,14 +15,14 @@ def logits_of(result: Any, output: Output | None = None) -> Tensor:
 
     Args:
         result: A tensor, or any other result.
-        output: Where the logits are: a key, an attribute, a position or a function of the result.
-            Without it, ``"logits"`` in a mapping is used.
+        output: Selects the logits: a key, an attribute, a position or a function of the result.
+            None accepts a tensor, or a mapping with the key ``"logits"``.
 
     Returns:
         The logits.
 
     Raises:
-        ValueError: If there is no tensor.
+        ValueError: If the selected value is missing or is not a tensor.
     """
     if output is None and isinstance(result, Mapping) and "logits" in result:
         output = "logits"
@@ -39,6 +39,7 @@ def logits_of(result: Any, output: Output | None = None) -> Tensor:
 
 
 def _part(result: Any, output: str | int) -> Any:
+    """Return the attribute, key or position ``output`` of a result."""
     is_container = isinstance(result, Mapping | Tensor)
     if isinstance(output, str) and not is_container and hasattr(result, output):
         return getattr(result, output)

@@ -13,35 +13,43 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Return −Σ_c target_c log p_c, averaged over the rows.
+    """Compute −Σ_c target_c log p_c, averaged over the rows.
 
-    It is linear in the target, so for a mixed target it equals (1 − λ) CE(y) + λ CE(y'), and equals
-    ``torch.nn.functional.cross_entropy(logits, target)``.
+    This equals ``torch.nn.functional.cross_entropy(logits, target)``. The loss is linear in the
+    target, so a mixed target gives (1 − λ) CE(y) + λ CE(y').
 
     Args:
         logits: ``[N, C]``.
-        target: ``[N, C]``.
+        target: ``[N, C]`` soft targets.
 
     Returns:
         A scalar.
+
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If the shapes are not ``[N, C]``.
     """
     _check(logits, target)
     return -(target * logits.log_softmax(-1)).sum(-1).mean()
 
 
 def softmax_bce(logits: Tensor, target: Tensor) -> Tensor:
-    """Return the binary cross-entropy of the softmax output, averaged over rows **and classes**.
+    """Compute the binary cross-entropy of the softmax output, averaged over rows **and classes**.
 
-    The manifold-mixup, PuzzleMix and Co-Mixup code trains with it on CIFAR and Tiny-ImageNet. Its
-    gradient is about 1/C of cross-entropy's, so the two need different learning rates. It is
-    computed from logits in float32 or better and works under autocast.
+    The reference code of manifold mixup, PuzzleMix and Co-Mixup uses this loss on CIFAR and
+    Tiny-ImageNet. Its gradient is about 1/C of the cross-entropy gradient, so the two losses need
+    different learning rates. It is computed in float32 or better and works under autocast.
 
     Args:
         logits: ``[N, C]`` with at least 2 classes.
-        target: ``[N, C]``.
+        target: ``[N, C]`` soft targets.
 
     Returns:
         A scalar.
+
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If the shapes are not ``[N, C]`` with at least 2 classes.
     """
     _check(logits, target)
     if logits.shape[-1] < 2:
@@ -52,30 +60,31 @@ def softmax_bce(logits: Tensor, target: Tensor) -> Tensor:
     # Only the top class can be near p = 1, where log(1 − p) must come from the other logits.
     top = torch.zeros_like(logits, dtype=torch.bool)
     top.scatter_(-1, logits.argmax(-1, keepdim=True), True)
-    others = logits.masked_fill(top, -torch.inf).logsumexp(-1, keepdim=True)
-    log_rest_of_top = others - logits.logsumexp(-1, keepdim=True)
+    log_sum_of_rest = logits.masked_fill(top, -torch.inf).logsumexp(-1, keepdim=True)
+    log_rest_of_top = log_sum_of_rest - logits.logsumexp(-1, keepdim=True)
     log_rest = torch.where(top, log_rest_of_top, torch.log1p(-log_p.exp().masked_fill(top, 0)))
     return -(target * log_p + (1 - target) * log_rest).mean()
 
 
 def pair_loss(criterion: Criterion) -> Criterion:
-    """Make a loss for soft targets from one that takes only class indices.
+    """Convert a loss for class indices to a loss for soft targets.
 
-    The result is (1 − λ) L(y) + λ L(y'), averaged over the rows. The criterion is called once per
-    class that a row of the target has: twice for pairs, C times with smoothed labels.
+    The result is (1 − λ) L(y) + λ L(y'), averaged over the rows. The criterion is called as often
+    as a target row has nonzero classes: twice for pairs, C times with smoothed labels.
 
     Args:
-        criterion: Maps ``logits [N, C]`` and ``label [N]`` to one loss per row, which most losses
-            call ``reduction="none"``.
+        criterion: Maps ``logits [N, C]`` and ``label [N]`` to one loss per row, as most losses do
+            with ``reduction="none"``.
 
     Returns:
-        A function of logits and soft target.
+        A function of logits and soft target. It raises ValueError if ``criterion`` does not return
+        one loss per row.
     """
 
     def loss(logits: Tensor, target: Tensor) -> Tensor:
         _check(logits, target)
         shares, labels = target.topk(max(1, int((target != 0).sum(1).max())), dim=1)
-        # Rows with fewer classes repeat their first: another class's loss, times 0, may be NaN.
+        # Rows with fewer classes repeat their first class, since 0 times an infinite loss is NaN.
         labels = torch.where(shares == 0, labels[:, :1], labels)
         total = logits.new_zeros(len(logits))
         for share, label in zip(shares.unbind(1), labels.unbind(1), strict=True):
@@ -93,25 +102,39 @@ def pair_loss(criterion: Criterion) -> Criterion:
 
 
 def mixed_accuracy(logits: Tensor, target: Tensor) -> Tensor:
-    """Return the mean target mass on the predicted class.
+    """Compute the mean target mass on the predicted class.
 
-    That is 1 − λ where the prediction is y, λ where it is y', and 1 if both are the same class: the
-    probability that the prediction matches a label drawn from the target. The best possible value
+    A row counts 1 − λ if the prediction is y, λ if it is y', and 1 if y and y' are the same class.
+    This is the probability that the prediction matches a label drawn from the target. The maximum
     is ``target.max(-1).values.mean()``, not 1.
 
     Args:
         logits: ``[N, C]``.
-        target: ``[N, C]``.
+        target: ``[N, C]`` soft targets.
 
     Returns:
         A scalar.
+
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If the shapes are not ``[N, C]``.
     """
     _check(logits, target)
     return target.gather(-1, logits.argmax(-1, keepdim=True)).mean()
 
 
 def check_scalar(value: Any) -> Tensor:
-    """Return ``value`` if a criterion may return it, or raise."""
+    """Check the result of a criterion.
+
+    Args:
+        value: The result.
+
+    Returns:
+        ``value``.
+
+    Raises:
+        ValueError: If ``value`` is not a scalar tensor.
+    """
     if not isinstance(value, Tensor) or value.ndim != 0:
         got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"criterion must return a scalar tensor, got {got}")

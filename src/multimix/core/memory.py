@@ -1,8 +1,8 @@
 """Reused CPU memory for mixed batches.
 
-Page faults of fresh memory cost more than the mixing itself. A block is reused once the storage
-laid over it has been destroyed, so whoever holds the batch (a view, a NumPy array, a DLPack
-capsule, an autograd graph, another thread) also keeps its block.
+Page faults of new memory cost more than the mixing. A block is reused only after the tensor storage
+on top of it is destroyed, so every reference to the batch keeps its block: a view, a NumPy array, a
+DLPack capsule, an autograd graph, or another thread.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 MIN_POOL_BYTES = 1 << 16
-"""Smaller tensors come from torch: the C library keeps their memory anyway."""
+"""Smaller tensors use torch's allocator, because the C library already reuses their memory."""
 MAX_FREE_BLOCKS = 4
-"""Two batches in turn, and their dense targets."""
+"""Enough for two alternating batches and their dense targets."""
 MAX_MISSES = 8
 """Drop a free block after this many requests that it did not fit."""
 
@@ -31,20 +31,29 @@ NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 }
 Block = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
-# Only single deque operations, which are atomic: a lock could be held while a process forks.
+# Deque operations are atomic and need no lock, which another thread could hold during a fork.
 _free: deque[tuple[Block, int]] = deque(maxlen=MAX_FREE_BLOCKS)
 _leases: dict[int, "_Lease"] = {}
 
 
 class _Lease(weakref.ref[Any]):
-    """Returns its block when the array that a storage was laid over dies."""
+    """Weak reference to the array over a block. Its callback frees the block for reuse."""
 
     __slots__ = ("block",)
     block: Block
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, memory_format: torch.memory_format) -> Tensor:
-    """Return an uninitialized float32 or float64 CPU tensor, in reused memory if it is large."""
+    """Allocate an uninitialized CPU tensor, in reused memory if it is large.
+
+    Args:
+        shape: Shape of the tensor.
+        dtype: float32 or float64.
+        memory_format: Contiguous or channels-last.
+
+    Returns:
+        The tensor.
+    """
     numpy_dtype = NUMPY_DTYPES[dtype]
     size = math.prod(shape) * numpy_dtype.itemsize
     if size < MIN_POOL_BYTES:
@@ -77,9 +86,10 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype, memory_format: torch.memor
 def keep_memory() -> bool:
     """Let the C library keep freed memory for the whole process (glibc only).
 
-    By default glibc returns every large tensor to the system, and the next step pays for page
-    faults: at K = 5 about a third of a CPU training step. Results do not change. The same from
-    outside: ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=18446744073709551615``.
+    By default glibc returns the memory of every large tensor to the system, and the next step
+    spends time on page faults: at K = 5, about a third of a CPU training step. Results do not
+    change. The environment variables ``MALLOC_MMAP_MAX_=0`` and
+    ``MALLOC_TRIM_THRESHOLD_=18446744073709551615`` have the same effect.
 
     Returns:
         Whether the C library accepted the setting.
@@ -92,7 +102,7 @@ def keep_memory() -> bool:
 
 
 def release_memory() -> None:
-    """Return the memory kept for mixed batches, and by :func:`keep_memory`, to the system."""
+    """Free cached blocks of mixed batches, and return the memory of :func:`keep_memory`."""
     _free.clear()
     trim = _libc_function("malloc_trim")
     if trim is not None:
@@ -100,11 +110,13 @@ def release_memory() -> None:
 
 
 def _give_back(lease: _Lease) -> None:
+    """Add the block of a destroyed array to the free blocks."""
     del _leases[id(lease)]
     _free.append((lease.block, 0))
 
 
 def _libc_function(name: str) -> "ctypes._NamedFuncPointer | None":
+    """Return a function of the C library, or None if it does not exist."""
     try:
         function: ctypes._NamedFuncPointer = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):  # another C library, or Windows

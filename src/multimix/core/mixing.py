@@ -10,19 +10,19 @@ from . import memory
 from .checks import is_transformed
 
 LARGE_SAMPLE = 20_000
-"""Values per sample from which the CPU mixes pairs one by one, so that both stay in the cache."""
+"""Minimum values per sample for mixing pairs one by one on the CPU, so that they fit the cache."""
 
 
 def mix(z: Tensor, z_pair: Tensor, m: Tensor) -> Tensor:
-    """Return (1 − m) ⊙ z + m ⊙ z'.
+    """Compute (1 − m) ⊙ z + m ⊙ z'.
 
-    m = 0 gives ``z`` and m = 1 gives ``z_pair``, bit for bit. Half-precision samples are mixed in
-    float32: rounding λ to eight bits would separate the sample from its target.
+    m = 0 gives exactly ``z`` and m = 1 gives exactly ``z_pair``. Half-precision samples are mixed
+    in float32, since a λ rounded to eight bits would no longer match the target.
 
     Args:
         z: Samples, floating point.
-        z_pair: Partners, of the dtype of ``z``.
-        m: The partner's share in [0, 1]. All three broadcast.
+        z_pair: Partners, in the dtype of ``z``.
+        m: The partner's share in [0, 1]. The three arguments broadcast.
 
     Returns:
         The mixture in the dtype of ``z``.
@@ -36,7 +36,7 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor) -> Tensor:
     """Mix ``z`` with ``z[partner]`` at K points.
 
     Args:
-        z: ``[B, …]``.
+        z: ``[B, …]`` samples.
         partner: ``[B]`` indices into the batch.
         m: ``[K, 1 or B, …]``, broadcast over the rest of ``z``.
 
@@ -49,7 +49,7 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor) -> Tensor:
     out = _empty_rows(z, k)
     steps, m = out.view(k, batch, *z.shape[1:]), m.to(z.dtype)
     if z.numel() < batch * LARGE_SAMPLE:
-        # Gather the partners where the last step will be, then mix it in place: no third buffer.
+        # Gather the partners into the memory of the last step, which is then mixed in place.
         torch.index_select(z, 0, partner, out=steps[-1])
         if k > 1:
             torch.lerp(z, steps[-1], m[:-1], out=steps[:-1])
@@ -62,17 +62,40 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor) -> Tensor:
 
 
 def stacked(steps: Sequence[Tensor], z: Tensor) -> Tensor:
-    """Concatenate K steps ``[B, …]`` to ``[K·B, …]`` in dtype and memory format of ``z``."""
+    """Concatenate K steps.
+
+    Args:
+        steps: K tensors ``[B, …]``.
+        z: Tensor whose dtype and memory format the result has.
+
+    Returns:
+        ``[K·B, …]``, k-major.
+    """
     return like(torch.cat(list(steps)).to(z.dtype), z)
 
 
 def like(mixed: Tensor, z: Tensor) -> Tensor:
-    """Return ``mixed`` in the memory format of ``z``."""
+    """Convert a tensor to the memory format of another.
+
+    Args:
+        mixed: Tensor to convert.
+        z: Tensor whose memory format the result has.
+
+    Returns:
+        ``mixed`` in the memory format of ``z``.
+    """
     return mixed.contiguous(memory_format=memory_format(z))
 
 
 def memory_format(z: Tensor) -> torch.memory_format:
-    """Return the memory format of ``z``: contiguous or channels-last."""
+    """Return the memory format of a tensor.
+
+    Args:
+        z: Any tensor.
+
+    Returns:
+        Channels-last (2-D or 3-D) if ``z`` is stored so, otherwise contiguous.
+    """
     if z.is_contiguous():
         return torch.contiguous_format
     if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
@@ -83,7 +106,14 @@ def memory_format(z: Tensor) -> torch.memory_format:
 
 
 def is_plain_cpu(z: Tensor) -> bool:
-    """Whether results may be written to existing memory: no gradient, transform or compiler."""
+    """Whether results may be written to existing memory.
+
+    Args:
+        z: Samples.
+
+    Returns:
+        True for a float32 or float64 CPU tensor without gradient, transform or compiler.
+    """
     return (
         type(z) is Tensor
         and z.is_cpu
@@ -96,9 +126,10 @@ def is_plain_cpu(z: Tensor) -> bool:
 
 
 def _empty_rows(z: Tensor, k: int) -> Tensor:
+    """Allocate ``[K·B, …]`` for ``z [B, …]``, pinned if ``z`` is pinned."""
     shape, layout = (k * z.shape[0], *z.shape[1:]), memory_format(z)
     if torch.cuda.is_initialized() and z.is_pinned():  # type: ignore[no-untyped-call]
-        # The batch goes to a GPU next, which copies from pinned memory asynchronously.
+        # Pinned batches are copied to a GPU next, asynchronously only from pinned memory.
         return torch.empty(
             shape, dtype=z.dtype, device="cpu", memory_format=layout, pin_memory=True
         )

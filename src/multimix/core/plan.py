@@ -25,14 +25,14 @@ AnyPlan = TypeVar("AnyPlan", bound="Plan")
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Plan(ABC):
-    """What every row of the mixed batch is made of.
+    """The draws and masks that define every row of a mixed batch.
 
     Subclasses define :attr:`lam`, :attr:`mask` and ``_mix``. Tensor fields not named in ``shared``
     have K as their first axis.
 
     Args:
-        partner: ``[B]``, the index of the sample that each one is mixed with. With several
-            partners, the one with the largest share.
+        partner: ``[B]``, the index of each sample's partner. With several partners, the index of
+            the partner with the largest share.
         size: The shape of the input after batch and channels.
         layer: Name of the hidden layer to mix at. None is the input.
     """
@@ -42,7 +42,7 @@ class Plan(ABC):
     layer: str | None = None
 
     has_places: ClassVar[bool] = False
-    """Whether the mask differs from place to place."""
+    """Whether the mask varies over spatial positions."""
 
     shared: ClassVar[tuple[str, ...]] = ("partner",)
     """Names of the tensors that all K steps share."""
@@ -63,42 +63,43 @@ class Plan(ABC):
     def history_steps(self) -> list[int] | None:
         """The steps to store for a method that mixes with the previous batch.
 
-        None leaves what is stored, an empty list says that the stored step is in another part.
+        None keeps the stored history. An empty list means that another part stores its step.
         """
         return None
 
     @property
     @abstractmethod
     def lam(self) -> Tensor:
-        """``[K, B]``: λ, the partner's realized share, read off the mask."""
+        """``[K, B]``: λ, the partner's realized share, the mean of the mask."""
 
     @property
     @abstractmethod
     def mask(self) -> Tensor:
-        """``[K, B, 1, *size]``: the partner's share at every place."""
+        """``[K, B, 1, *size]``: the partner's share at every position."""
 
     @abstractmethod
     def _mix(self, z: Tensor) -> Tensor:
-        """``[K·B, …]`` from a ``z`` that was checked."""
+        """Return ``[K·B, …]`` for a validated ``z``."""
 
     @abstractmethod
     def _mix_target(self, target: Tensor) -> Tensor:
-        """Mix target rows without places."""
+        """Mix target rows without spatial positions."""
 
     def _mix_places(self, target: Tensor) -> Tensor:
-        """Mix a target with places. Plans that do more to inputs than to targets override it."""
+        """Mix a dense target. Plans that also transform inputs, such as by noise, override it."""
         return self._mix(target)
 
     def mix(self, z: Tensor) -> Tensor:
         """Mix a batch.
 
         Args:
-            z: ``[B, …]`` samples or features, on the device of the plan. It is not changed.
+            z: ``[B, …]`` samples or features, on the device of the plan, not modified.
 
         Returns:
-            ``[K·B, …]`` in dtype and memory format of ``z``.
+            ``[K·B, …]`` in the dtype and memory format of ``z``.
 
         Raises:
+            TypeError: If ``z`` is not a tensor.
             ValueError: If batch size, size or device differ from the plan's.
         """
         if not isinstance(z, Tensor):
@@ -110,28 +111,42 @@ class Plan(ABC):
     def mix_target(
         self, y: Tensor, num_classes: int | None = None, smoothing: float = 0.0
     ) -> Tensor:
-        """Mix labels as the samples are mixed.
+        """Mix labels with the shares of the samples.
 
         Args:
             y: Labels as :func:`multimix.losses.soft_target` accepts them. A dense target
-                ``[B, C, *size]`` is mixed place by place, with the mask of the input.
+                ``[B, C, *size]`` is mixed per position, with the mask of the input.
             num_classes: Number of classes, needed for class indices.
             smoothing: Label smoothing ε.
 
         Returns:
             ``[K·B, C]``, or ``[K·B, C, *size]`` for dense targets.
+
+        Raises:
+            TypeError: If ``y`` is not a tensor.
+            ValueError: If labels are invalid, or batch size, size or device differ from the plan's.
         """
         target = soft_target(y, num_classes, smoothing)
         self._check("y", target)
         return self.mix_rows(target)
 
     def mix_rows(self, target: Tensor) -> Tensor:
-        """Mix what :func:`multimix.losses.soft_target` returned for a batch of the plan."""
+        """Mix validated target rows.
+
+        Args:
+            target: ``[B, C]`` or ``[B, C, *size]``, from :func:`multimix.losses.soft_target`.
+
+        Returns:
+            ``[K·B, C]`` or ``[K·B, C, *size]``.
+
+        Raises:
+            ValueError: If the size of a dense target differs from the plan's.
+        """
         if not self.has_places or target.ndim <= 2:
             return self._mix_target(target)
         if target.shape[2:] != self.size:
-            wanted = f"[B, C, {str(list(self.size))[1:-1]}]"
-            raise ValueError(f"dense y must be {wanted} like x, got {list(target.shape)}")
+            expected = f"[B, C, {str(list(self.size))[1:-1]}]"
+            raise ValueError(f"dense y must be {expected} like x, got {list(target.shape)}")
         return self._mix_places(target)
 
     def check(self) -> None:
@@ -153,7 +168,14 @@ class Plan(ABC):
             )
 
     def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:
-        """Copy the plan to ``device`` without a host sync. float64 becomes float32 on MPS."""
+        """Copy the plan to a device without a host sync.
+
+        Args:
+            device: The target device.
+
+        Returns:
+            The copy. float64 becomes float32 on MPS.
+        """
         moving = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -164,18 +186,18 @@ class Plan(ABC):
         return replace(self, **changed)
 
     def __getitem__(self: AnyPlan, step: int | slice) -> AnyPlan:
-        """Keep some steps: ``plan[2]`` is the third alone, ``plan[1:3]`` the second and third."""
+        """Select steps: ``plan[2]`` is the third step, ``plan[1:3]`` the second and third."""
         if not isinstance(step, slice):
             if not is_whole(step):
                 raise TypeError(f"a plan is indexed by an integer or a slice, got {step!r}")
             if not -self.k <= step < self.k:
                 raise IndexError(f"step {step} is out of range for a plan of {self.k} steps")
             step = slice(step % self.k, step % self.k + 1)
-        kept = range(self.k)[step]
-        if len(kept) == 0 or kept.step < 0:
+        selected = range(self.k)[step]
+        if len(selected) == 0 or selected.step < 0:
             raise IndexError(f"{step} must select ascending steps of a plan of {self.k} steps")
         changed: dict[str, Any] = {
-            field.name: getattr(self, field.name)[kept.start : kept.stop : kept.step]
+            field.name: getattr(self, field.name)[selected.start : selected.stop : selected.step]
             for field in fields(self)
             if isinstance(getattr(self, field.name), Tensor) and field.name not in self.shared
         }
@@ -190,7 +212,17 @@ class Plan(ABC):
         return f"{type(self).__name__}({shape}{layer})"
 
     def split(self: AnyPlan, steps: int) -> list[AnyPlan]:
-        """Cut the plan along K into plans of at most ``steps`` interpolations."""
+        """Split the plan along K.
+
+        Args:
+            steps: Maximum number of interpolations per part.
+
+        Returns:
+            ``ceil(K / steps)`` plans.
+
+        Raises:
+            ValueError: If ``steps`` is not a positive integer.
+        """
         check_whole("steps", steps)
         return [self[start : start + steps] for start in range(0, self.k, steps)]
 
@@ -224,7 +256,7 @@ class PairPlan(Plan):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SharePlan(PairPlan):
-    """The same share everywhere in a sample.
+    """A plan with one share per sample, the same at every position.
 
     Args:
         share: ``[K, 1 or B]``, float64, in [0, 1].
@@ -246,7 +278,7 @@ class SharePlan(PairPlan):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MaskPlan(PairPlan):
-    """A share for every place.
+    """A plan with one share per spatial position.
 
     Args:
         share: ``[K, 1 or B, 1, *size]``, float32, in [0, 1].
@@ -270,7 +302,7 @@ class MaskPlan(PairPlan):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UnmixedPlan(PairPlan):
-    """One step that leaves the batch as it is, whatever the method's k."""
+    """A plan with one step that leaves the batch unmixed, for any ``k`` of the method."""
 
     @property
     def k(self) -> int:
@@ -293,21 +325,21 @@ class UnmixedPlan(PairPlan):
 
 
 def unmixed_plan(x: Tensor) -> PairPlan:
-    """The plan that leaves ``x`` as it is."""
+    """Return the plan that leaves ``x`` unmixed."""
     return UnmixedPlan(partner=torch.arange(len(x), device=x.device), size=x.shape[2:])
 
 
 def per_sample(share: Tensor, z: Tensor) -> Tensor:
-    """``share [K, 1 or B]`` such that it broadcasts over ``[K, B, …]`` for ``z [B, …]``."""
+    """Reshape ``share [K, 1 or B]`` to broadcast over ``[K, B, …]`` for ``z [B, …]``."""
     return share.reshape(*share.shape, *[1] * (z.ndim - 1))
 
 
 def even_mask(lam: Tensor, size: torch.Size) -> Tensor:
-    """``[K, B, 1, *size]`` that is ``lam [K, B]`` at every place."""
+    """Expand ``lam [K, B]`` to the constant mask ``[K, B, 1, *size]``."""
     return lam.float().reshape(*lam.shape, 1, *[1] * len(size)).expand(*lam.shape, 1, *size)
 
 
 def no_share(k: int, partner: Tensor) -> Tensor:
-    """``[K, B]`` of zeros: λ of plans that do not mix labels."""
+    """Return zeros ``[K, B]``, the λ of plans that do not mix labels."""
     dtype = widest_float(partner.device)
     return torch.zeros(k, len(partner), dtype=dtype, device=partner.device)

@@ -54,12 +54,12 @@ def input_saliency(
     output: Output | None = None,
     pool: int | None = None,
 ) -> Tensor:
-    """Compute how much the loss of each sample depends on each place of ``x``.
+    """Compute how much the loss of each sample depends on each position of ``x``.
 
         S = sqrt(mean over channels of g²),  g = ∂ loss / ∂x
 
-    The model runs in evaluation mode, uncompiled, and does not change: neither weights, ``.grad``,
-    batch-norm statistics and modes nor torch's random state. It works inside ``autocast``,
+    The model runs uncompiled in evaluation mode. Its weights, ``.grad``, batch-norm statistics and
+    modes do not change, nor does torch's random state. The function works inside ``autocast``,
     ``no_grad`` and ``inference_mode``, but not with reentrant checkpointing.
 
     Args:
@@ -69,15 +69,15 @@ def input_saliency(
             rows ``[B, C]``, for the binary cross-entropy, summed over classes.
         loss: For other labels: maps logits and ``y`` to a scalar, a sum over the batch.
         output: Where the model's result holds the logits.
-        pool: Show the model means over windows of ``pool`` places per axis, for models that accept
-            any size: a coarser map in about 1/pool² of the time.
+        pool: Average ``x`` over windows of ``pool`` positions per axis, for models that accept any
+            size. The map is coarser and takes about 1/pool² of the time.
 
     Returns:
         ``[B, *size]`` in float32, or float64 for a float64 ``x``; detached.
 
     Raises:
         TypeError: If ``model`` is not a module or ``x`` or ``y`` is not a tensor.
-        ValueError: If ``x`` or ``y`` does not fit, or the logits do not depend on ``x``.
+        ValueError: If ``x`` or ``y`` is invalid, or the logits do not depend on ``x``.
         MixingError: If the model fails, or the call is inside a compiled function.
 
     Example::

@@ -42,6 +42,10 @@ def make_generator(generator: Generator | None, *, same_on_all_ranks: bool = Fal
 
     Returns:
         The generator to draw from.
+
+    Raises:
+        TypeError: If ``generator`` is not a torch.Generator.
+        ValueError: If ``generator`` is not on the CPU.
     """
     if generator is None:
         seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
@@ -69,7 +73,7 @@ def rank() -> int:
 
 
 def random_state() -> Tensor:
-    """Return the state of all draws made without a generator: that of torch's CPU stream."""
+    """Return the state of torch's CPU stream, from which draws without a generator are seeded."""
     return torch.get_rng_state()
 
 
@@ -77,11 +81,14 @@ def set_random_state(state: Tensor) -> None:
     """Restore the state returned by :func:`random_state`.
 
     Args:
-        state: A checkpointed state. torch's other CPU draws, such as dropout's, follow it, too.
+        state: A checkpointed state. It also resets torch's other CPU draws, such as dropout.
+
+    Raises:
+        ValueError: If ``state`` was not returned by :func:`random_state`.
     """
     if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.ndim != 1:
         got = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
-        raise ValueError(f"state must be what random_state() returned, got {got}")
+        raise ValueError(f"state must be a result of random_state(), got {got}")
     torch.set_rng_state(state.cpu())
 
 
@@ -98,13 +105,16 @@ def random_partner(
 
     Returns:
         ``partner [B]``: sample ``i`` is mixed with sample ``partner[i]``.
+
+    Raises:
+        ValueError: If ``batch`` is not a positive integer.
     """
     check_whole("batch", batch)
     return draw_partner(batch, derange, make_generator(generator))
 
 
 def draw_partner(batch: int, derange: bool, generator: Generator) -> Tensor:
-    """:func:`random_partner` for options that were checked."""
+    """Draw as :func:`random_partner`, for validated options."""
     partner = torch.randperm(batch, generator=generator, device="cpu")
     # Rejection keeps the law uniform; about e = 2.7 tries on average.
     while derange and batch > 1 and bool((partner == torch.arange(batch, device="cpu")).any()):
@@ -130,7 +140,7 @@ def sample_path(
     sampler: Sampler = "iid",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Draw K ordered shares 0 < λ_1 < … < λ_K < 1.
+    """Draw ordered shares 0 < λ_1 < … < λ_K < 1.
 
     Args:
         k: Number of interpolations.
@@ -144,7 +154,10 @@ def sample_path(
         generator: A CPU generator.
 
     Returns:
-        ``lam [K, rows]`` in float64, strictly ascending also in float32.
+        ``lam [K, rows]`` in float64, strictly ascending even after conversion to float32.
+
+    Raises:
+        ValueError: If an option is invalid.
     """
     check_whole("k", k)
     check_alpha(alpha)
@@ -158,7 +171,7 @@ def sample_path(
 def draw_path(
     k: int, alpha: float, beta: float | None, rows: int, sampler: Sampler, generator: Generator
 ) -> Tensor:
-    """:func:`sample_path` for options that were checked."""
+    """Draw as :func:`sample_path`, for validated options."""
     if alpha == 0:
         return torch.zeros(k, rows, dtype=torch.float64, device="cpu")
     if sampler == "grid":
@@ -175,7 +188,7 @@ def draw_path(
 
 
 def _separated(lam: Array) -> Array:
-    """Move ties, and values too near to 0 or 1, of ascending ``lam [K, rows]`` apart."""
+    """Separate ties in ascending ``lam [K, rows]``, and keep values away from 0 and 1."""
     offset = MIN_STEP * np.arange(len(lam))[:, None]
     highest = 1 - MIN_LAM - MIN_STEP * (len(lam) - 1)
     separated: Array = np.maximum.accumulate((lam - offset).clip(MIN_LAM, highest)) + offset

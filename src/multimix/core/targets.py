@@ -39,7 +39,7 @@ def soft_target(y: Tensor, num_classes: int | None = None, smoothing: float = 0.
 
 
 def label_rows(y: Tensor, num_classes: int | None, smoothing: float) -> Tensor:
-    """:func:`soft_target` for options that were checked."""
+    """Convert labels as :func:`soft_target`, for validated options."""
     if not y.is_floating_point() and (y.ndim == 1 or (y.ndim > 2 and num_classes is not None)):
         target = _one_hot(y, num_classes)
     else:
@@ -56,6 +56,9 @@ def smoothed(target: Tensor, smoothing: float) -> Tensor:
 
     Returns:
         ``[B, C]``.
+
+    Raises:
+        ValueError: If ``smoothing`` is not in [0, 1], or rows do not sum to 1.
     """
     check_share("smoothing", smoothing)
     if target.ndim != 2:

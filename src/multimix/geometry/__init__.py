@@ -1,1 +1,1 @@
-"""Masks: boxes, grids of blocks, thresholds of gray fields, resized and translated partners."""
+"""Mask geometry: boxes, block grids, thresholded fields, resized and translated partners."""

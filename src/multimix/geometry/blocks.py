@@ -48,13 +48,13 @@ class BlockPlan(PairPlan):
 
     def _mix(self, z: Tensor) -> Tensor:
         plane = z.reshape(*z.shape[:2], *as_plane(self.size))
-        own, pair = _noisy(plane, self.noise), _noisy(plane, self.noise_pair)
+        base, pair = _noisy(plane, self.noise), _noisy(plane, self.noise_pair)
         mask = self._planes().unsqueeze(2)
-        if self.source is None and self.source_pair is None and own is pair:
-            return mixed_batch(own, self.partner, mask).view(-1, *z.shape[1:])
+        if self.source is None and self.source_pair is None and base is pair:
+            return mixed_batch(base, self.partner, mask).view(-1, *z.shape[1:])
         pair = pair[self.partner]
         steps = [
-            mix(self._moved(own, self.source, k), self._moved(pair, self.source_pair, k), mask[k])
+            mix(self._moved(base, self.source, k), self._moved(pair, self.source_pair, k), mask[k])
             for k in range(self.k)
         ]
         return stacked(steps, plane).view(-1, *z.shape[1:])

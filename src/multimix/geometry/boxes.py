@@ -72,11 +72,11 @@ def inside(low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxPlan(PairPlan):
-    """The partner inside a box, the sample outside.
+    """A plan that shows the partner inside a box and the sample outside.
 
     Args:
-        low: ``[K, 1 or B, d]``, int64, first places of the boxes.
-        high: ``[K, 1 or B, d]``, int64, one past their last places.
+        low: ``[K, 1 or B, d]``, int64, first positions of the boxes.
+        high: ``[K, 1 or B, d]``, int64, end positions of the boxes, exclusive.
     """
 
     low: Tensor
@@ -97,7 +97,7 @@ class BoxPlan(PairPlan):
         """Validate partners and boxes.
 
         Raises:
-            ValueError: If a box is not inside the image.
+            ValueError: If a partner is not an index into the batch, or a box is not in the image.
         """
         super().check()
         shapes = ((1, len(self.size)), (len(self.partner), len(self.size)))
@@ -107,7 +107,7 @@ class BoxPlan(PairPlan):
         if can_inspect(self.low):
             low, high = self.low.numpy(), self.high.numpy()
             if not ((low >= 0) & (low <= high) & (high <= self.size)).all():
-                raise ValueError(f"boxes must lie inside the image of size {list(self.size)}")
+                raise ValueError(f"low and high must be inside the image of size {list(self.size)}")
 
     def _mix(self, z: Tensor) -> Tensor:
         return mixed_batch(z, self.partner, inside(self.low, self.high, self.size))

@@ -1,4 +1,4 @@
-"""Every mixing method, one file or folder each; :mod:`.registry` knows them by name."""
+"""All mixing methods, one file or folder each; :mod:`.registry` finds them by name."""
 
 from .base import Method, PairMethod
 from .one_of import OneOf

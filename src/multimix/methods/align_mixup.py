@@ -17,9 +17,9 @@ from .registry import register
 Direction = Literal["coin", "partner", "sample"]
 MAX_PLACES = 1024
 SYNC_ROUND = 20
-"""The round after which a GPU, which is synchronized only once, reports convergence."""
+"""Round after which convergence is read from a GPU, which forces its only sync."""
 MIN_EXPONENT = -80.0
-"""Smaller terms of a sum of exponentials are negligible; as denormal numbers they are slow."""
+"""Exponents are clamped here: smaller terms are negligible, and denormal numbers are slow."""
 
 
 @register(
@@ -38,26 +38,33 @@ MIN_EXPONENT = -80.0
 class AlignMixup(PairMethod):
     """AlignMixup: Â_k = (1 − λ_k) A + λ_k Ã' at one hidden layer, drawn for each batch.
 
-    Ã' is the partner's feature map with its places moved to those of the sample that resemble them,
-    by entropic optimal transport between the features. The transport is a constant for gradients.
-    Use it with :func:`multimix.mixed_forward`.
+    Ã' is the partner's feature map, rearranged so that its places match similar places of the
+    sample. Entropic optimal transport between the features computes the match, and no gradient
+    flows through it. Use the method with :func:`multimix.mixed_forward`.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a direction for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        layers: Names as in ``model.named_modules()``.
+        derange: Draw partners such that no sample is its own partner.
+        layers: Names of hidden layers from ``model.named_modules()``. One is drawn per batch.
         input_share: Probability that a batch is mixed at the input instead, without alignment.
-        direction: ``partner`` moves the partner's places to the sample's, ``sample`` the sample's
-            to the partner's, ``coin`` draws one of the two.
-        channel_axis: 1 for features ``[B, C, *places]``, −1 for tokens ``[B, places, C]``. None is
-            1, except that features that may be tokens raise.
-        eps: Weight ε of the entropy: see :func:`transport_plan`.
+        direction: ``partner`` moves the partner's places to the sample's. ``sample`` moves the
+            sample's places to the partner's. ``coin`` draws one of the two.
+        channel_axis: 1 for features ``[B, C, *places]``, −1 for tokens ``[B, places, C]``. None
+            uses 1 and raises if the features may be tokens.
+        eps: Weight ε of the entropy in the transport; smaller values give sharper matches. See
+            :func:`transport_plan`.
         rounds: Maximum number of Sinkhorn rounds.
-        tolerance: Change of the potentials at which the rounds stop.
+        tolerance: Stop the rounds once the potentials change by less than this.
+
+    Example::
+
+        method = AlignMixup(k=5, layers=("layer3", "layer4"))
+        mixed_forward(model, method, x, y).loss().backward()
     """
 
     alpha: float = 2.0
@@ -83,7 +90,7 @@ class AlignMixup(PairMethod):
         return self._traits._replace(mixes_at=(None, *hidden) if self.input_share > 0 else hidden)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
-        # Everything is drawn, used or not: later draws then do not depend on earlier outcomes.
+        # Always make every draw, so that later draws do not depend on earlier outcomes.
         uniform = torch.rand((), generator=generator, dtype=torch.float64)
         layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]
         rows = self.rows(x, lam)
@@ -112,8 +119,8 @@ class AlignedPlan(SharePlan):
     The alignment is computed while mixing. A sample that is its own partner does not change.
 
     Args:
-        sample_moves: ``[1 or B]``: whether the sample's places move to the partner's; else the
-            partner's move to the sample's.
+        sample_moves: ``[1 or B]`` bools. True moves the sample's places to the partner's, False
+            the partner's places to the sample's.
         channel_axis: As in :class:`AlignMixup`.
         input_shape: Shape of the model's input.
         eps: As in :func:`transport_plan`.
@@ -137,6 +144,8 @@ class AlignedPlan(SharePlan):
     def ends(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Compute both ends of the path of ``z``: A and A'Rᵀ, or A R and A'.
 
+        R is n times the transport between the n places of A and A'.
+
         Args:
             z: ``[B, …]`` features.
 
@@ -144,12 +153,13 @@ class AlignedPlan(SharePlan):
             Two tensors like ``z``, in float32 or better.
 
         Raises:
-            ValueError: If the channels may come last and ``channel_axis`` is None.
+            ValueError: If the channels may come last and ``channel_axis`` is None, or if there are
+                too many places to align.
         """
         if self.channel_axis is None and looks_channels_last(z.shape, self.input_shape):
             raise ValueError(
                 f"layer {self.layer!r} returns {list(z.shape)}: pass channel_axis=-1 if its "
-                "channels come last, as those of tokens in ViT and Swin, else channel_axis=1"
+                "channels come last, as in ViT and Swin, else channel_axis=1"
             )
         channels_last = self.channel_axis == -1 and z.ndim > 2
         maps = float32_or_better(z.movedim(-1, 1) if channels_last else z)
@@ -164,7 +174,18 @@ class AlignedPlan(SharePlan):
         return (start.movedim(1, -1), end.movedim(1, -1)) if channels_last else (start, end)
 
     def transport(self, columns: Tensor, pair: Tensor) -> Tensor:
-        """Return the transport ``[B, n, n]`` between columns of ``[B, C, n]``, without a graph."""
+        """Compute the transport between the places of two feature maps, without a graph.
+
+        Args:
+            columns: ``[B, C, n]`` features of the samples, one column per place.
+            pair: ``[B, C, n]`` features of their partners.
+
+        Returns:
+            ``[B, n, n]``.
+
+        Raises:
+            ValueError: If there are more than ``MAX_PLACES`` places.
+        """
         if columns.shape[2] > MAX_PLACES:
             raise ValueError(
                 f"AlignMixup aligns at most {MAX_PLACES} places, got {columns.shape[2]} at layer "
@@ -176,7 +197,15 @@ class AlignedPlan(SharePlan):
 
 
 def looks_channels_last(features: torch.Size, inputs: torch.Size) -> bool:
-    """Whether features may be tokens ``[B, N, C]``, or maps ``[B, H, W, C]`` of square images."""
+    """Return whether features may be tokens ``[B, N, C]`` or square maps ``[B, H, W, C]``.
+
+    Args:
+        features: Shape of the features.
+        inputs: Shape of the model's input.
+
+    Returns:
+        True if the channels may be the last axis.
+    """
     if len(features) == 3:
         return len(inputs) != 3
     square = len(inputs) == 4 and inputs[2] == inputs[3]
@@ -191,19 +220,19 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
 
     Args:
         cost: ``[B, n, m]``.
-        eps: ε.
+        eps: Weight ε of the entropy.
         rounds: Maximum number of rounds; each updates the potentials of rows, then of columns.
-        tolerance: Stop once the mean over the batch of Σ|Δu|, u the rows' potential, is below it.
+        tolerance: Stop once the batch mean of Σ|Δu| is below it, where u is the rows' potential.
 
     Returns:
         ``P [B, n, m]``.
     """
     _, n, m = cost.shape
     by_row = cost / -eps
-    by_column = by_row.transpose(1, 2).contiguous()  # both sums then run along memory
+    by_column = by_row.transpose(1, 2).contiguous()  # both sums run over contiguous memory
     u, v = by_row.new_zeros(len(cost), n), by_row.new_zeros(len(cost), m)
     running = torch.ones((), dtype=torch.bool, device=cost.device)
-    for done in range(1, rounds + 1):
+    for round_number in range(1, rounds + 1):
         last_u, last_v = u, v
         u = -math.log(n) - _log_sums(by_row, v)
         v = -math.log(m) - _log_sums(by_column, u)
@@ -212,17 +241,17 @@ def transport_plan(cost: Tensor, eps: float, rounds: int, tolerance: float) -> T
             if bool(close):
                 break
             continue
-        # Where the host must not wait, rounds after convergence change nothing.
+        # Reading ``close`` would force a sync: instead, rounds after convergence change nothing.
         u, v = torch.where(running, u, last_u), torch.where(running, v, last_v)
         running = running & ~close
-        if done == SYNC_ROUND and not is_transformed(running) and not bool(running):
+        if round_number == SYNC_ROUND and not is_transformed(running) and not bool(running):
             break
-    # A softmax instead of v: exponentials of sums of large numbers would be off by per cents.
+    # A softmax instead of v: exp(u + v + log) of large potentials has errors of several percent.
     return (by_column + u.unsqueeze(1)).softmax(2).transpose(1, 2) / m
 
 
 def _log_sums(logs: Tensor, potential: Tensor) -> Tensor:
-    """``[B, n]``: log Σ_j exp(logs[B, n, j] + potential[B, j])."""
+    """Compute log Σ_j exp(logs[B, n, j] + potential[B, j]), ``[B, n]``."""
     exponents = logs + potential.unsqueeze(1)
     largest = exponents.amax(2)
     terms = exponents.sub_(largest.unsqueeze(2)).clamp_min_(MIN_EXPONENT).exp_()
@@ -239,7 +268,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     Returns:
         ``[B, n, m]``.
     """
-    # Centered, since the squares of a large common offset would cost digits.
+    # Centered, because the squares of a large common offset would lose precision.
     center = a.mean(2, keepdim=True)
     a, b = a - center, b - center
     squares = a.square().sum(1).unsqueeze(2) + b.square().sum(1).unsqueeze(1)

@@ -17,7 +17,7 @@ from .registry import register
 
 
 def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
-    """Average over the cells of a grid.
+    """Average values over the cells of a grid.
 
     Args:
         values: ``[B, *size]``.
@@ -49,18 +49,26 @@ def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 class AttentiveMix(PairMethod):
     """AttentiveMix: x̂_k is x' in its λ_k·N most salient cells of a grid, x outside.
 
-    For signals, images and volumes. A cell is as salient as the mean of its places. The number of
-    cells is rounded up or down by one draw for all k. The target follows the realized area.
+    For signals, images and volumes. The saliency of a cell is the mean over its places. λ_k·N is
+    rounded up or down by one draw for all k. The target follows the realized area.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: First parameter of the Beta law of λ.
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: First parameter of Beta(α, β), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        beta: Second parameter, None for α: 8 gives few cells.
-        cells: Cells per side.
+        derange: Draw partners such that no sample is its own partner.
+        beta: Second parameter of Beta(α, β); None uses α. A large value, such as 8, takes few cells
+            from the partner.
+        cells: Number of cells per side of the grid, N = cells^d. At most one cell per place.
+
+    Example::
+
+        saliency = input_saliency(model, x, y)
+        plan = AttentiveMix(k=5).plan(x, saliency=saliency)
+        x_mix = plan.mix(x)
     """
 
     alpha: float = 2.0
@@ -83,18 +91,18 @@ class AttentiveMix(PairMethod):
         check_spatial(x, "AttentiveMix")
         grid, rows = tuple(min(self.cells, side) for side in x.shape[2:]), self.rows(x, lam)
         count = math.prod(grid)
-        # Equally salient cells, as in an even map, are ranked at random.
+        # Equally salient cells are ranked at random.
         order = torch.rand(rows, count, generator=generator).argsort(dim=1).expand(len(x), count)
         round_up = torch.rand(rows, generator=generator) < 0.5
-        attended = (
+        saliency_by_cell = (
             cell_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid)
             .flatten(1)
             .cpu()[partner]
         )
-        taken = nested_masks(attended.gather(1, order), lam, round_up)
+        taken = nested_masks(saliency_by_cell.gather(1, order), lam, round_up)
         mask = torch.empty_like(taken).scatter_(
             -1, order.reshape(1, len(x), 1, count).expand_as(taken), taken
         )
-        # Cells are copied to an accelerator, not places.
+        # Copy cells to the device and expand them there, which moves less data.
         partner, mask = uploaded(x.device, partner, mask.reshape(*mask.shape[:3], *grid))
         return MaskPlan(partner=partner, size=x.shape[2:], share=spread(mask, x.shape[2:]))

@@ -1,8 +1,8 @@
 """The interface of a mixing method.
 
 A method of pairs is a frozen dataclass that derives from :class:`PairMethod` and defines ``build``.
-Keyword-only arguments of ``build`` and ``draw`` are keywords of ``plan``: one without a default,
-such as ``saliency``, is what the method needs beside ``x``.
+Keyword-only arguments of ``build`` and ``draw`` become keywords of ``plan``. Those without a
+default, such as ``saliency``, are required.
 """
 
 import inspect
@@ -38,14 +38,14 @@ WHERE_FROM = {
 
 
 class Traits(NamedTuple):
-    """What callers have to know about a method.
+    """Properties of a method that its callers depend on.
 
     Attributes:
         accepts: Keywords of ``plan`` beside ``x`` and ``generator``.
-        needs: Those without a default.
+        needs: The required ones among them.
         mixes_at: Names of the hidden layers that may be mixed; None is the input.
-        own_loss: What ``loss`` adds to the criterion, such as "adds a clean loss". Callers that
-            only see logits and targets would lose it, so :class:`multimix.Mix` raises.
+        own_loss: Term that ``loss`` adds to the criterion, such as "adds a clean loss", or None.
+            :class:`multimix.Mix` rejects such methods, since it returns no loss.
         watches: Name of a layer whose output ``loss`` needs.
     """
 
@@ -62,7 +62,7 @@ class Traits(NamedTuple):
 
 
 def _traits(kind: type[Any]) -> Traits:
-    """The traits that follow from the keywords of ``build`` and ``draw``."""
+    """Derive the traits from the keywords of ``build`` and ``draw``."""
     required: dict[str, bool] = {}
     for function in (getattr(kind, name) for name in ("build", "draw") if hasattr(kind, name)):
         for option in inspect.signature(function).parameters.values():
@@ -72,48 +72,54 @@ def _traits(kind: type[Any]) -> Traits:
 
 
 def _literal_options(kind: type[Any]) -> dict[str, tuple[Any, ...]]:
-    """The options annotated with a ``Literal``, and their values."""
+    """Return the options annotated with a ``Literal`` and their allowed values."""
     hints = get_type_hints(kind).items()
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
 
 class Method(ABC):
-    """A way of mixing. It is frozen: everything drawn goes into the plan.
+    """Base class of all methods. Instances are frozen: random draws are stored in the plan.
+
+    Override these members:
 
     ======================  ====================================================================
-    every method            options (dataclass fields), ``draw`` (or ``build`` of PairMethod)
-    asks the model          ``inputs``: keywords for the plan, and what its ``loss`` will need
-    adds a loss             ``loss``
-    has networks            ``modules``, ``bind``, ``after_step``
-    chooses per batch       ``choose``
-    differs from most       ``traits``: hidden layers, own loss, keywords that depend on options
+    always                  options (dataclass fields), ``draw`` (or ``build`` of PairMethod)
+    to run the model        ``inputs``: keywords for ``plan`` and values for ``loss``
+    to add a loss term      ``loss``
+    to use networks         ``modules``, ``bind``, ``after_step``
+    to choose per batch     ``choose``
+    to change the traits    ``traits``: hidden layers, loss terms, keywords that depend on options
     ======================  ====================================================================
     """
 
     name: ClassVar[str]
     layout: ClassVar[Literal["images", "points", "any"]] = "images"
-    """Name and layout are set by :func:`multimix.register`."""
+    """Set by :func:`multimix.register`, as is ``name``."""
     _traits: ClassVar[Traits]
     _literal_options: ClassVar[Mapping[str, tuple[Any, ...]]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # Computed here because torch.compile warns about caches.
+        # Computed once per class: torch.compile warns about cached functions.
         cls._traits = _traits(cls)
         cls._literal_options = _literal_options(cls)
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
-        """Make all draws and solve all problems for one batch.
+        """Draw partners, λ and geometry for one batch, and solve for its masks.
 
-        Draws are made in the order pairing, λ, geometry, so K never changes the pairing.
+        Draws are made in the order partners, λ, geometry, so K does not change the partners.
 
         Args:
             x: ``[B, …]`` samples.
-            generator: A CPU generator.
+            generator: A CPU generator; None draws from torch's global CPU stream.
             **given: Keywords of the method, such as ``partner``, ``lam`` or ``saliency``.
 
         Returns:
             A plan on the device of ``x``.
+
+        Raises:
+            TypeError: If a keyword is unknown, or a required one is missing.
+            ValueError: If the method cannot mix samples of this shape, or a value is invalid.
         """
         traits = self.traits
         x = checked_samples(self, x, traits.mixes_at)
@@ -124,10 +130,19 @@ class Method(ABC):
 
     @abstractmethod
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> Plan:
-        """Make the plan of a batch that is mixed. Draws are made on the CPU from ``generator``."""
+        """Return the plan of a batch that is mixed.
+
+        Args:
+            x: ``[B, …]`` samples.
+            *args: Not used.
+            **kwargs: ``generator``, the CPU generator of all draws, and keywords of the method.
+
+        Returns:
+            The plan.
+        """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise TypeError: a method describes mixing and does not mix."""
+        """Raise TypeError with the calls that mix a batch."""
         name = type(self).__name__
         raise TypeError(
             f"a method is not callable: use Mix({name}(…), num_classes)(x, y), "
@@ -136,15 +151,32 @@ class Method(ABC):
 
     @property
     def traits(self) -> Traits:
-        """What callers have to know about the method."""
+        """The properties that callers depend on: see :class:`Traits`."""
         return self._traits
 
     def choose(self, *, generator: Generator | None = None) -> "Method | None":
-        """Return the method for the next batch, or None if it stays unmixed."""
+        """Return the method for the next batch.
+
+        Args:
+            generator: A CPU generator; None draws from torch's global CPU stream.
+
+        Returns:
+            The method, or None if the batch stays unmixed.
+        """
         return self
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        """Ask the model for keywords that ``batch.given`` lacks, and for what ``loss`` needs."""
+        """Run the model to compute keywords that ``batch.given`` lacks and values for ``loss``.
+
+        Args:
+            batch: Samples, labels, model and the keywords that the caller passed.
+
+        Returns:
+            Values by keyword, which are added to ``batch.given``.
+
+        Raises:
+            TypeError: If a required keyword other than ``saliency`` is missing.
+        """
         needs = self.traits.needs
         if batch.given.keys() >= set(needs):
             return {}
@@ -159,13 +191,13 @@ class Method(ABC):
             criterion: The caller's loss.
 
         Returns:
-            A scalar. The losses of all parts add up to that of the batch.
+            A scalar. The losses of all parts sum to the loss of the batch.
         """
         return mixed.share * criterion(mixed.logits, mixed.target)
 
     @property
     def modules(self) -> nn.ModuleDict:
-        """The method's networks, to be moved and saved with the model."""
+        """The method's networks. Move and save them with the model."""
         return nn.ModuleDict()
 
     def bind(
@@ -177,34 +209,41 @@ class Method(ABC):
         generator: Generator | None = None,
         learn: bool = True,
     ) -> "Method":
-        """Create the networks that the method only describes.
+        """Create the networks that options such as ``NewBlock`` describe.
 
         Args:
             model: The model that will be trained.
             images: ``[N, C, …]`` examples of its inputs. Ranks with the same seed and images create
-                the same networks; ``multimix.distributed.broadcast_networks`` makes sure of it.
-            updates: Number of optimizer steps, if known.
+                the same networks; ``multimix.distributed.broadcast_networks`` guarantees it.
+            updates: Number of optimizer steps of the training, if known.
             generator: A CPU generator for initial weights.
-            learn: Fit a network to the images. False if weights are loaded next.
+            learn: Fit networks to the images. Pass False if you load their weights next.
 
         Returns:
-            The method with its networks, or itself if it describes none.
+            A copy of the method with networks, or ``self`` if it describes none.
+
+        Raises:
+            ValueError: If ``updates`` is not a positive integer or None.
         """
-        described = descriptions(self)
-        if not described:
+        described_networks = descriptions(self)
+        if not described_networks:
             return self
         check_batch(images)
         check_whole("updates", updates, none=True)
         start = make_generator(generator, same_on_all_ranks=True)
-        made: Any = {
+        networks: Any = {
             name: network.make(model, images, updates=updates, generator=start, learn=learn)
-            for name, network in described.items()
+            for name, network in described_networks.items()
         }
-        bound: Method = replace(self, **made)  # type: ignore[type-var]  # methods are dataclasses
+        bound: Method = replace(self, **networks)  # type: ignore[type-var]  # methods are dataclasses
         return bound
 
     def after_step(self, model: nn.Module) -> None:  # noqa: B027  most methods do nothing
-        """Update the method's networks after an optimizer step of ``model``."""
+        """Update the method's networks after an optimizer step.
+
+        Args:
+            model: The model that is trained.
+        """
 
 
 class NewNetwork(ABC):
@@ -220,7 +259,18 @@ class NewNetwork(ABC):
         generator: Generator,
         learn: bool,
     ) -> Any:
-        """Create the network; the arguments are those of :meth:`Method.bind`."""
+        """Create the network.
+
+        Args:
+            model: The model that will be trained.
+            images: ``[N, C, …]`` examples of its inputs.
+            updates: Number of optimizer steps, if known.
+            generator: A CPU generator for initial weights.
+            learn: Fit the network to the images.
+
+        Returns:
+            The network, which replaces the description in the method.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +279,7 @@ class PathMethod(Method):
 
     Args:
         k: Number of interpolations per sample.
-        p: Probability that a batch is mixed. Otherwise it keeps its B rows.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
     """
 
     k: int = 1
@@ -238,7 +288,7 @@ class PathMethod(Method):
     def __new__(cls: type[Made], *args: object, **options: object) -> Made:
         example = f"{cls.__name__}(k=5)"
         if args:
-            raise TypeError(f"options of {cls.__name__} are keywords, such as {example}")
+            raise TypeError(f"options of {cls.__name__} must be keywords, such as {example}")
         names = cls.__dataclass_fields__
         for name in options:
             if name not in names:
@@ -265,18 +315,19 @@ class PathMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class PairMethod(PathMethod):
-    """K points on the way from a sample to its partner, 0 < λ_1 < … < λ_K < 1 from Beta(α, α).
+    """Base class of methods that mix each sample with a partner, at K points of a path.
 
-    ``plan`` also takes ``partner [B]`` and an ascending ``lam``, ``[K]``, ``[K, 1]`` or ``[K, B]``.
+    0 < λ_1 < … < λ_K < 1 are drawn from Beta(α, α). ``plan`` also accepts ``partner [B]`` and an
+    ascending ``lam`` of shape ``[K]``, ``[K, 1]`` or ``[K, B]``.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α); 0 is no mixing.
-        sampler: ``iid``, ``stratified``, ``antithetic`` or ``grid``: see
-            :func:`multimix.random.sample_path`.
-        per_pair: Draw a path and a geometry for every pair. The paper draws one for the batch.
-        derange: Draw partners without fixed points.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
+        derange: Draw partners such that no sample is its own partner.
     """
 
     alpha: float = 1.0
@@ -305,13 +356,33 @@ class PairMethod(PathMethod):
         return self.build(x, partner, lam, generator=generator, **given)
 
     def draw_partner(self, x: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
-        """Return ``partner [B]``: the caller's, or drawn."""
+        """Return the partners of a batch.
+
+        Args:
+            x: ``[B, …]`` samples.
+            partner: ``[B]`` indices passed to ``plan``, or None to draw them.
+            generator: A CPU generator.
+
+        Returns:
+            ``[B]`` indices on the CPU.
+
+        Raises:
+            ValueError: If ``partner`` does not hold B indices of the batch.
+        """
         if partner is None:
             return draw_partner(len(x), self.derange, generator)
         return checked_partner(partner, len(x))
 
     def draw_path(self, x: Tensor, generator: Generator) -> Tensor:
-        """Return ``lam [K, 1 or B]``, for a caller that passes none."""
+        """Draw λ for a caller that passes none.
+
+        Args:
+            x: ``[B, …]`` samples.
+            generator: A CPU generator.
+
+        Returns:
+            ``[K, 1 or B]``, ascending in k, float64 on the CPU.
+        """
         rows = len(x) if self.per_pair else 1
         return draw_path(self.k, self.alpha, None, rows, self.sampler, generator)
 
@@ -331,7 +402,15 @@ class PairMethod(PathMethod):
         """
 
     def rows(self, x: Tensor, lam: Tensor) -> int:
-        """Return the number of geometries: one per pair if paths or geometry are, else one."""
+        """Return how many geometries to draw.
+
+        Args:
+            x: ``[B, …]`` samples.
+            lam: ``[K, 1 or B]``.
+
+        Returns:
+            B with ``per_pair`` or if ``lam`` has B columns, else 1.
+        """
         return len(x) if self.per_pair else lam.shape[1]
 
 
@@ -341,14 +420,14 @@ def check_method(method: Any) -> None:
         return
     got = type(method).__name__
     if isinstance(method, str):
-        got = f"{method!r}; multimix.create({method!r}) makes a method from its name"
+        got = f"{method!r}; multimix.create({method!r}) creates a method by name"
     elif isinstance(method, type):
         got = f"the class {method.__name__}; write {method.__name__}(k=5)"
     raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {got}")
 
 
 def checked_layers(layers: Any, *, allow_input: bool = False) -> tuple[Any, ...]:
-    """Return names of hidden layers as a tuple, or raise ValueError."""
+    """Return the names of layers as a tuple, or raise ValueError."""
     names = tuple(layers) if isinstance(layers, list | tuple) else ()
     allowed = (str, type(None)) if allow_input else (str,)
     if not names or not all(isinstance(name, allowed) for name in names):
@@ -361,44 +440,44 @@ def checked_layers(layers: Any, *, allow_input: bool = False) -> tuple[Any, ...]
 
 
 def check_given(method: Method, accepts: tuple[str, ...], given: Collection[str]) -> None:
-    """Raise TypeError unless all keywords in ``given`` are among those that the plan accepts."""
+    """Raise TypeError if ``given`` holds a keyword that ``plan`` does not accept."""
     for name in given:
         if name not in accepts:
-            known = ", ".join(accepts) or "x only"
-            raise TypeError(f"{type(method).__name__}.plan takes no {name!r}; it takes {known}")
+            accepted = ", ".join(accepts) or "x"
+            raise TypeError(f"{type(method).__name__}.plan takes no {name!r}, only {accepted}")
 
 
 def check_needs(method: Method, needs: tuple[str, ...], given: Collection[str]) -> None:
-    """Raise TypeError unless ``given`` has all keywords that the plan needs."""
+    """Raise TypeError if ``given`` lacks a required keyword of ``plan``."""
     for name in needs:
         if name not in given:
-            of_points = ", such as multimix.methods.sagemix.method.point_saliency(model, x, y)"
+            point_hint = ", such as multimix.methods.sagemix.method.point_saliency(model, x, y)"
             is_points = (name, method.layout) == ("saliency", "points")
-            hint = of_points if is_points else WHERE_FROM.get(name, "")
+            hint = point_hint if is_points else WHERE_FROM.get(name, "")
             raise TypeError(f"{type(method).__name__}.plan needs {name}={hint}")
 
 
 def checked_samples(method: Method, x: Tensor, layers: tuple[str | None, ...]) -> Tensor:
-    """Return ``x`` as a plain tensor that ``method`` can mix at ``layers``, or raise."""
+    """Return ``x`` as a plain tensor; raise if ``method`` cannot mix it at ``layers``."""
     check_batch(x, layers)
     if type(x) is Tensor:
         return x
     if type(x).__name__ == "Video" and method.layout == "images" and None in layers:
         raise ValueError(
-            f"{type(method).__name__} would take the frames of a Video [B, T, C, H, W] for "
-            "channels: pass x.flatten(1, 2) to cut the same area out of all frames, and undo it "
-            "with x_mix.unflatten(1, (T, C)), or x.transpose(1, 2) to cut through time"
+            f"{type(method).__name__} would treat the frames of x, a Video [B, T, C, H, W], as "
+            "channels: pass x.flatten(1, 2) to cut the same area from all frames and undo it with "
+            "x_mix.unflatten(1, (T, C)), or pass x.transpose(1, 2) to cut along time as well"
         )
     return plain(x)
 
 
 def choose_method(method: Method, generator: Generator) -> Method | None:
-    """Return ``method.choose()``; raise if its networks were not created."""
+    """Return ``method.choose()``; raise ValueError if its networks were not created."""
     chosen = method.choose(generator=generator)
     for name, value in () if chosen is None else vars(chosen).items():
         if isinstance(value, NewNetwork):
             raise ValueError(
-                f"{type(chosen).__name__} only describes its {name}: "
+                f"{name} of {type(chosen).__name__} is only a description: "
                 "use the method that method.bind(model, images) returns"
             )
     return chosen
@@ -407,7 +486,7 @@ def choose_method(method: Method, generator: Generator) -> Method | None:
 def draw_plan(
     chosen: Method | None, x: Tensor, generator: Generator, given: Mapping[str, Any]
 ) -> Plan:
-    """Draw and check the plan of a chosen method; None leaves the batch unmixed."""
+    """Draw and check the plan of ``chosen``; None returns the plan of an unmixed batch."""
     if chosen is None:
         return unmixed_plan(x)
     if given:  # OneOf passes keywords of all its methods
@@ -420,18 +499,18 @@ def draw_plan(
 
 
 def descriptions(method: Method) -> dict[str, NewNetwork]:
-    """The options of a method that only describe a network."""
+    """Return the options of a method that describe a network, by name."""
     return {name: value for name, value in vars(method).items() if isinstance(value, NewNetwork)}
 
 
 def trained_parameters(method: Method) -> list[nn.Parameter]:
-    """The weights of a method's networks that an optimizer has to train beside the model's."""
+    """Return the weights of a method's networks that the optimizer must train with the model's."""
     return [weight for weight in method.modules.parameters() if weight.requires_grad]
 
 
 def _on_cpu() -> AbstractContextManager[Any]:
-    # Entered only if needed, since the context slows every torch call down. A default device is a
-    # function mode; get_default_device of torch 2.6 and 2.7 does not see ``with torch.device(…)``.
+    # Entered only if needed, because the context slows down every torch call. A default device is a
+    # function mode; get_default_device of torch 2.6 and 2.7 ignores ``with torch.device(…)``.
     no_mode = torch._C._len_torch_function_stack() == 0
     if no_mode or torch.empty(0).device.type == "cpu":
         return nullcontext()

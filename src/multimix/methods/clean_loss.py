@@ -1,4 +1,4 @@
-"""A clean loss beside the loss of the mixed batch, for methods published with both."""
+"""A loss of the clean batch added to that of the mixed batch, as some papers do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ CleanScale = Literal["plain", "per_class", "loss"]
 
 @dataclass(frozen=True, kw_only=True)
 class CleanLossMethod(PathMethod):
-    """A method that adds ``clean_weight`` times a clean loss, once per batch and not K times.
+    """Base class of methods that add ``clean_weight`` times a clean loss, once per batch.
 
     Args:
-        clean_weight: Weight of the clean loss; 0 leaves it out.
-        clean_scale: ``plain`` is CE(model(x), y). ``per_class`` is 2/C of it, the right size beside
-            a loss that is a mean over classes, such as ``softmax_bce``. ``loss`` is the training
+        k: Number of interpolations per sample.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the clean loss; 0 omits it.
+        clean_scale: ``plain`` is CE(model(x), y). ``per_class`` is CE · 2/C, which matches a
+            criterion that averages over classes, such as ``softmax_bce``. ``loss`` is the training
             criterion on the clean batch, with smoothed labels.
     """
 
@@ -35,10 +37,10 @@ class CleanLossMethod(PathMethod):
 
     @property
     def traits(self) -> Traits:
-        own = (
+        term = (
             f"adds a clean loss of weight {self.clean_weight:g}" if self.clean_weight > 0 else None
         )
-        return self._traits._replace(own_loss=own)
+        return self._traits._replace(own_loss=term)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if self.clean_weight == 0:

@@ -24,20 +24,25 @@ from .registry import register
 class CutMix(PairMethod):
     """CutMix: x̂_k is x' inside box k and x outside.
 
-    Boxes have sides λ_k^(1/d) of the image's and one uniformly drawn center. The target follows the
-    realized area.
+    The sides of box k are λ_k^(1/d) times those of the image. All K boxes share one uniformly drawn
+    center. The target follows the realized area.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        box: ``clip`` (the paper) cuts boxes off at the border. ``shift`` moves them inside, so that
-            the area is λ_k up to rounding and λ = 1 is all of x'.
+        derange: Draw partners such that no sample is its own partner.
+        box: ``clip`` (the paper) clips boxes at the border. ``shift`` moves them inside, so that
+            the area is λ_k up to rounding and λ = 1 shows all of x'.
         grid: ``continuous`` (the paper) or ``integer`` (the original code): see
             :func:`multimix.geometry.boxes.centered_boxes`.
+
+    Example::
+
+        mixed_forward(model, CutMix(k=5), x, y).loss().backward()
     """
 
     box: Fit = "clip"

@@ -26,15 +26,15 @@ from .registry import register
 class Cutout(PathMethod):
     """Cutout: square holes in every sample, growing around one center; the label stays.
 
-    Centers are uniform over the places and holes are clipped at the border. A hole reaches
-    side // 2 to both sides, so an odd side loses one place (all as published).
+    As published, centers are uniform over the places, holes are clipped at the border, and a hole
+    extends side // 2 places in both directions, so an odd side is one place shorter.
 
     Args:
-        k: Number of holes' sizes, each a row of the mixed batch.
-        p: Probability that a batch is cut.
-        length: Side of the last hole; at step k it is ``length``·k/K, rounded.
+        k: Number of hole sizes; each sample is cut once with every size.
+        p: Probability that a batch is cut; otherwise its B rows stay as they are.
+        length: Side of the largest hole in places. The side at step k is ``length``·k/K, rounded.
         holes: Number of holes per sample.
-        fill: Value inside the holes. After normalization 0 is the mean of the data.
+        fill: Value inside the holes. For normalized data, 0 is the mean.
     """
 
     length: int = 16
@@ -61,7 +61,7 @@ class Cutout(PathMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HolePlan(PairPlan):
-    """Holes filled with one value. λ is 0: there is no partner, and ``mask`` is what is removed.
+    """Holes filled with one value. There is no partner: λ is 0, and ``mask`` is 1 in the holes.
 
     Args:
         low: ``[K, B, holes, d]`` first places.

@@ -22,16 +22,16 @@ def gray_field(
 ) -> Tensor:
     """Draw smooth random fields.
 
-    Gaussian Fourier coefficients times max(f · longest side, 1)^−decay are transformed back, where
-    f is the radial frequency in cycles per place.
+    The fields are inverse Fourier transforms of Gaussian coefficients times
+    max(f · longest side, 1)^−decay, where f is the radial frequency in cycles per place.
 
     Args:
         rows: Number of fields.
-        size: Their sides.
-        decay: Power by which frequencies fall off.
-        spectrum: ``full`` is the FMix paper's. ``reference`` reproduces a defect of its published
-            code (2-D only): two rows of the spectrum are taken for real and imaginary part, so that
-            the field holds no horizontal frequency above 1.
+        size: Sides of a field.
+        decay: Exponent of the spectrum; larger values give smoother fields.
+        spectrum: ``full`` follows the FMix paper. ``reference`` reproduces a defect of its
+            published code (2-D only), which uses two rows of the spectrum as real and imaginary
+            part. The field then has no horizontal frequency above 1.
         generator: A CPU generator.
 
     Returns:
@@ -39,8 +39,8 @@ def gray_field(
     """
     axes = list(range(1, len(size) + 1))
     if spectrum == "full":
-        # White noise has the symmetry of a real field's spectrum. Coefficients drawn freely on the
-        # half-plane lack it on the first and last column: the field would not be isotropic.
+        # The transform of white noise has the symmetry of a real field's spectrum. Independent
+        # draws for the half-plane lack it in two columns, and the field would not be isotropic.
         white = torch.randn(rows, *size, generator=generator)
         coefficients = torch.fft.rfftn(white, dim=axes) * _falloff(tuple(size), decay)
     else:
@@ -53,13 +53,13 @@ def gray_field(
 
 @lru_cache(maxsize=64)
 def _falloff(size: tuple[int, ...], decay: float) -> Tensor:
-    """max(f · longest side, 1)^−decay for every coefficient of a real transform."""
+    """Compute max(f · longest side, 1)^−decay for every coefficient of a real transform."""
     squares = torch.zeros((), dtype=torch.float32)
     for axis, side in enumerate(size):
         last = axis == len(size) - 1
         frequency = (torch.fft.rfftfreq if last else torch.fft.fftfreq)(side, dtype=torch.float32)
         squares = squares + frequency.square().reshape(-1, *[1] * (len(size) - axis - 1))
-    # In units of the lowest frequency: ranks do not change, and no power overflows.
+    # In units of the lowest frequency, which keeps the ranks and avoids overflow.
     return (squares.sqrt() * max(size)).clamp(min=1) ** -decay
 
 
@@ -77,14 +77,20 @@ class FMix(PairMethod):
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        decay: Power by which frequencies of the field fall off.
-        softness: Width of the ramp at the edge of the mask, in [0, 0.5]; 0 is a step.
-        spectrum: ``full``, or ``reference`` for a defect of the published code.
+        derange: Draw partners such that no sample is its own partner.
+        decay: Exponent δ of the field's spectrum; larger values give fewer, larger regions.
+        softness: Width of the ramp at the edge of the mask, in [0, 0.5]; 0 gives binary masks.
+        spectrum: ``full`` follows the paper. ``reference`` reproduces a defect of the published
+            code: see :func:`gray_field`.
+
+    Example::
+
+        mixed_forward(model, FMix(k=5, decay=3.0), x, y).loss().backward()
     """
 
     decay: float = 3.0
@@ -101,7 +107,7 @@ class FMix(PairMethod):
         size = x.shape[2:]
         if self.spectrum == "reference" and (len(size) != 2 or size[0] < 2):
             raise ValueError(
-                f"spectrum='reference' needs images of at least 2 rows, got x {list(x.shape)}"
+                f"spectrum='reference' needs images x of at least 2 rows, got {list(x.shape)}"
             )
         rows = self.rows(x, lam)
         field = gray_field(rows, size, self.decay, self.spectrum, generator)

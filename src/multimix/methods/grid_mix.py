@@ -19,10 +19,10 @@ class HoleGrid(NamedTuple):
     """A grid of holes inside a crop.
 
     Attributes:
-        low: ``[rows, d]``, the crop's first place.
-        side: ``[rows, d]``, its sides in places.
-        cells: ``[rows, d]``, its number of cells.
-        offset: ``[rows, d]``, where the grid begins, in cells.
+        low: ``[rows, d]``, first place of the crop.
+        side: ``[rows, d]``, sides of the crop in places.
+        cells: ``[rows, d]``, number of cells along each axis of the crop.
+        offset: ``[rows, d]``, start of the grid relative to the crop, in cells.
     """
 
     low: Tensor
@@ -40,48 +40,54 @@ def cropped_grid(
     crop: Range,
     crop_aspect: Range,
 ) -> HoleGrid:
-    """Turn uniform numbers into grids of holes.
+    """Compute grids of holes from uniform numbers.
 
     Args:
         uniform: ``[rows, 4 + 2 d]`` in [0, 1].
         size: The image's sides.
-        holes: Number of cells along the last axis, at most one per two places.
-        hole_aspect: Height of a cell over its width. The number of cells along the other axes is
-            rounded, so that no cell is cut off.
-        crop: Share of the image that the crop has. All its positions are equally likely.
-        crop_aspect: Height over width of the crop relative to the image, as far as it fits.
+        holes: Range of the number of cells along the last axis, at most one per two places.
+        hole_aspect: Range of a cell's height divided by its width. The number of cells along the
+            other axes is rounded, so that the crop holds whole cells.
+        crop: Range of the crop's share of the image. All positions of the crop are equally likely.
+        crop_aspect: Range of the crop's height divided by its width, relative to the image. It is
+            limited so that the crop fits into the image.
 
     Returns:
-        The grids.
+        One grid per row.
     """
     d = len(size)
     sides = torch.tensor(size, dtype=torch.float64)
     share = between(crop, uniform[:, 1]) ** (1 / d)
     stretch = torch.ones(len(uniform), d, dtype=torch.float64)
     if d > 1:
-        tall = torch.minimum(
+        aspect = torch.minimum(
             torch.maximum(between(crop_aspect, uniform[:, 2]).sqrt(), share), 1 / share
         )
-        stretch[:, -2], stretch[:, -1] = tall, 1 / tall
+        stretch[:, -2], stretch[:, -1] = aspect, 1 / aspect
     side = (sides * share.unsqueeze(1) * stretch).round().clamp(min=1).minimum(sides)
     low = (uniform[:, 4 : 4 + d] * (sides - side + 1)).floor().minimum(sides - side)
     count = (holes[0] + uniform[:, 0] * (holes[1] - holes[0] + 1)).floor().clamp(max=holes[1])
-    most = (side / 2).floor().clamp(min=1)
-    across = torch.minimum(count, most[:, -1])
-    pitch = (side[:, -1] / across * between(hole_aspect, uniform[:, 3])).unsqueeze(1)
-    cells = (side / pitch).round().clamp(min=1).minimum(most)
-    cells[:, -1] = across
+    max_cells = (side / 2).floor().clamp(min=1)
+    columns = torch.minimum(count, max_cells[:, -1])
+    pitch = (side[:, -1] / columns * between(hole_aspect, uniform[:, 3])).unsqueeze(1)
+    cells = (side / pitch).round().clamp(min=1).minimum(max_cells)
+    cells[:, -1] = columns
     return HoleGrid(low, side, cells, uniform[:, 4 + d :])
 
 
 def holes_along(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> list[Tensor]:
-    """Compute the holes along each axis, whose sides are λ_k^(1/d) times their cell's.
+    """Compute the holes along each axis, with sides of λ_k^(1/d) times those of their cells.
 
-    A place is in a hole if its center is. Holes grow from one corner, so the masks nest. A hole may
-    extend over the crop's border to its other side.
+    A place belongs to a hole if its center does. Holes grow from one corner, so the masks nest. A
+    hole that crosses the border of the crop continues on the opposite side.
+
+    Args:
+        lam: ``[K, 1 or rows]``.
+        grid: Grids of holes.
+        size: The image's sides.
 
     Returns:
-        ``[K, rows, side]``, float32, for each axis: 1 where the axis runs through a hole.
+        ``[K, rows, side]``, float32, for each axis: 1 inside holes, else 0.
     """
     reach = (lam ** (1 / len(size))).unsqueeze(-1)
     masks = []
@@ -92,7 +98,7 @@ def holes_along(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> list[Tens
             place * grid.cells[:, axis, None] / grid.side[:, axis, None]
             - grid.offset[:, axis, None]
         )
-        # The remainder of a tiny negative number is rounded to 1, hence the second condition.
+        # ``reach >= 1`` is needed because the remainder of a tiny negative number rounds to 1.
         masks.append((inside & ((position.remainder(1) < reach) | (reach >= 1))).float())
     return masks
 
@@ -120,23 +126,28 @@ def holes_along(lam: Tensor, grid: HoleGrid, size: tuple[int, ...]) -> list[Tens
 class GridMix(PairMethod):
     """GridMix: x̂_k shows x' in the holes of a grid inside a crop, x elsewhere.
 
-    A hole has the share λ_k of its cell. Grid and crop are drawn uniformly and shared by the K
-    steps. Each range may be a number. The target follows the realized share, about λ_k times that
-    of the crop.
+    A hole fills the share λ_k of its cell. Grid and crop are drawn uniformly from ranges
+    (low, high) and shared by the K steps; a single number fixes a value. The target follows the
+    realized share, about λ_k times the crop's share of the image.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        holes: Number of holes across the crop.
-        hole_aspect: Height of a cell over its width.
-        crop: Share of the image that has holes; 1 makes the partner's share λ_k.
-        crop_aspect: Height over width of the crop; 1 is the shape of the image.
-        random_offset: Draw where the grid begins; else it begins in the crop's first corner, as
+        derange: Draw partners such that no sample is its own partner.
+        holes: Number of holes along the width of the crop.
+        hole_aspect: Height of a cell divided by its width.
+        crop: Share of the image that has holes. With 1, the partner's share is λ_k.
+        crop_aspect: Height of the crop divided by its width, relative to the image.
+        random_offset: Draw the start of the grid. False starts it in the crop's first corner, as
             published.
+
+    Example::
+
+        mixed_forward(model, GridMix(k=5, crop=1.0), x, y).loss().backward()
     """
 
     holes: int | tuple[int, int] = (2, 6)

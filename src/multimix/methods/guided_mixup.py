@@ -34,19 +34,26 @@ Pairing = Literal["far", "random"]
 class GuidedMixup(PairMethod):
     """GuidedMixup: x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', m_k = λ_k s' / ((1 − λ_k) s + λ_k s').
 
-    The more salient sample shows more at a place. λ = ½ is the published ratio s' / (s + s').
+    s and s' are the blurred saliency maps of the pair, so the more salient sample has the larger
+    share at each place. λ = ½ gives the published ratio s' / (s + s').
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        pairing: ``far`` chains samples whose maps are far apart (:func:`far_partner`). ``random``
-            draws pairs, and only there ``derange`` has an effect.
-        blur_size: Odd number of places of the Gaussian that blurs the maps; 1 does not blur.
-        blur_sigma: Its width in places.
+        derange: Draw partners such that no sample is its own partner.
+        pairing: ``far`` pairs samples with distant saliency maps (:func:`far_partner`). ``random``
+            draws partners; ``derange`` has an effect only here.
+        blur_size: Side of the Gaussian kernel that blurs the maps, an odd number of places. 1
+            disables the blur.
+        blur_sigma: Standard deviation of the Gaussian, in places.
+
+    Example::
+
+        mixed_forward(model, GuidedMixup(k=5), x, y).loss().backward()
     """
 
     pairing: Pairing = "far"
@@ -88,8 +95,8 @@ class GuidedMixup(PairMethod):
 def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     """Pair samples whose maps are far apart.
 
-    One cycle runs through the batch: it starts with the two maps that are farthest apart, and every
-    sample is followed by the farthest of those left. Ties are broken at random.
+    A greedy cycle visits the whole batch. It starts with the two maps that are farthest apart; each
+    next sample is the farthest unvisited one from the last. Ties are broken at random.
 
     Args:
         maps: ``[B, …]``.
@@ -100,20 +107,20 @@ def far_partner(maps: Tensor, generator: Generator) -> Tensor:
     """
     order = torch.randperm(len(maps), generator=generator)
     rows = maps.flatten(1).to(widest_float(maps.device))
-    rows = rows - rows.mean()  # a common offset would cost digits
+    rows = rows - rows.mean()  # a common offset would lose precision
     products = rows @ rows.T
-    # Exactly symmetric: otherwise rounding would decide with which of the two the cycle starts.
+    # Make it exactly symmetric, so that rounding does not decide where the cycle starts.
     products = products.triu() + products.triu(1).T
     squares = products.diagonal()
-    far = (
+    distances = (
         (squares + squares.unsqueeze(1) - 2 * products)
         .cpu()[order][:, order]
         .fill_diagonal_(-1.0)
         .numpy()
     )
-    cycle = [int(far.argmax()) // len(maps)]
+    cycle = [int(distances.argmax()) // len(maps)]
     while len(cycle) < len(maps):
-        far[:, cycle[-1]] = -1.0
-        cycle.append(int(far[cycle[-1]].argmax()))
+        distances[:, cycle[-1]] = -1.0
+        cycle.append(int(distances[cycle[-1]].argmax()))
     samples = order[cycle]
     return torch.empty_like(order).scatter_(0, samples, samples.roll(-1))

@@ -23,11 +23,16 @@ class InputMixup(PairMethod):
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
+        derange: Draw partners such that no sample is its own partner.
+
+    Example::
+
+        mixed_forward(model, InputMixup(k=5), x, y).loss().backward()
     """
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:

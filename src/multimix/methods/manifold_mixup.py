@@ -22,18 +22,25 @@ from .registry import register
 class ManifoldMixup(PairMethod):
     """Manifold mixup: ĥ_k = (1 − λ_k) h(x) + λ_k h(x') at one layer, drawn for each batch.
 
-    The output of a layer is mixed, so name modules that carry the whole signal (the end of a stage,
-    not a branch beside a skip connection). Layers before it run once on B samples, the rest on K·B.
-    Use it with :func:`multimix.mixed_forward`.
+    The method mixes a layer's output, so choose modules that carry the whole signal: the end of a
+    stage, not a branch beside a skip connection. Layers before it run on B samples, later ones on
+    K·B. Use the method with :func:`multimix.mixed_forward`.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
-        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        layers: Names as in ``model.named_modules()``; None is the input.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
+        per_pair: Draw a path for every pair instead of one for the batch.
+        derange: Draw partners such that no sample is its own partner.
+        layers: Names of layers from ``model.named_modules()``; None is the input. One is drawn per
+            batch.
+
+    Example::
+
+        method = ManifoldMixup(k=5, layers=(None, "layer1", "layer2"))
+        mixed_forward(model, method, x, y).loss().backward()
     """
 
     alpha: float = 2.0

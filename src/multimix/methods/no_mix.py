@@ -13,10 +13,10 @@ from .registry import register
 @register("none", layout="any", summary="no mixing")
 @dataclass(frozen=True, kw_only=True)
 class NoMix(Method):
-    """No mixing: the batch as it is, with B rows for every ``k``.
+    """No mixing: the batch stays as it is, with B rows for every ``k``.
 
     Args:
-        k: Ignored. K equal copies would have the same mean loss at K times the cost.
+        k: Has no effect: K equal copies would give the same mean loss at K times the cost.
     """
 
     k: int = 1

@@ -22,8 +22,14 @@ class OneOf(Method):
     """Mix each batch by one of several methods.
 
     Args:
-        methods: Methods, which may differ in k: a batch has as many rows as the drawn method makes.
-        probabilities: One per method, equal if None. The rest to 1 is the chance of no mixing.
+        methods: Methods to draw from. They may differ in k, and so may the rows per batch.
+        probabilities: Probability of each method; None makes them equal. If they sum to less than
+            1, the remaining probability leaves the batch unmixed.
+
+    Example::
+
+        method = OneOf((InputMixup(k=5), CutMix(k=5)), probabilities=(0.3, 0.7))
+        mixed_forward(model, method, x, y).loss().backward()
     """
 
     name = "one_of"
@@ -44,7 +50,8 @@ class OneOf(Method):
         )
         if len(probabilities) != len(methods):
             raise ValueError(
-                f"{len(methods)} methods need as many probabilities, got {len(probabilities)}"
+                f"probabilities must have one value for each of {len(methods)} methods, "
+                f"got {len(probabilities)}"
             )
         for probability in probabilities:
             check_share("probabilities", probability)
@@ -53,13 +60,13 @@ class OneOf(Method):
         object.__setattr__(self, "methods", methods)
         object.__setattr__(self, "probabilities", probabilities)
         traits = [method.traits for method in methods]
-        own_loss = next((one.own_loss for one in traits if one.own_loss), None)
+        own_loss = next((part.own_loss for part in traits if part.own_loss), None)
         layouts = [method.layout for method in methods]
         object.__setattr__(self, "layout", "images" if "images" in layouts else layouts[0])
         joined = Traits(
-            _union(one.accepts for one in traits),
-            _union(one.needs for one in traits),
-            _union(one.mixes_at for one in traits),
+            _union(part.accepts for part in traits),
+            _union(part.needs for part in traits),
+            _union(part.mixes_at for part in traits),
             own_loss,
         )
         object.__setattr__(self, "_traits", joined)
@@ -76,11 +83,11 @@ class OneOf(Method):
 
     def bind(self, model: nn.Module, images: Tensor, **options: Any) -> Method:
         return replace(
-            self, methods=tuple(one.bind(model, images, **options) for one in self.methods)
+            self, methods=tuple(method.bind(model, images, **options) for method in self.methods)
         )
 
     def after_step(self, model: nn.Module) -> None:
-        # Methods may share a network, for which there is one step.
+        # A network that several methods share is updated once.
         for method in {
             tuple(map(id, trained_parameters(method))): method for method in self.methods
         }.values():
@@ -98,7 +105,7 @@ class OneOf(Method):
         return self.methods[drawn].choose(generator=generator) if drawn < len(edges) else None
 
     def draw(self, x: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
-        raise AssertionError("choose() returns one of the methods, which is drawn instead")
+        raise AssertionError("draw is called on the method that choose() returns")
 
 
 def _union(groups: Iterable[tuple[Item, ...]]) -> tuple[Item, ...]:

@@ -46,27 +46,41 @@ OmegaScale = Literal["plain", "per_class"]
 class RecursiveMix(PathMethod):
     """RecursiveMix: x̂_k is all of x' resized into box k, and x outside.
 
-    x' is the row of the same number in the previous mixed batch, the history, which
-    :func:`multimix.mixed_forward` returns as ``out.state`` and takes as ``state=``. Rows without a
-    history, such as all rows of the first batch, are not mixed.
+    x' is the same row of the previous mixed batch, the history. :func:`multimix.mixed_forward`
+    returns it as ``out.state`` and accepts it as ``state=``. Rows without a history, such as those
+    of the first batch, are not mixed.
 
-    With ``features`` and ``head`` the loss gains
+    With ``features`` and ``head``, the loss adds the consistency term
     ω λ̂_k CE(head(mean of the features over box k), softmax(history_logits)).
 
     Args:
         k: Number of interpolations per sample.
-        p: Probability that a batch is mixed.
-        area: Areas of the boxes are uniform on [0, ``area``] before they are cut off.
-        sampler: How areas are drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        area: Largest box, as a share of the image. Areas are uniform on [0, ``area``] before boxes
+            are clipped.
+        sampler: How the K areas are drawn, ``iid``, ``stratified``, ``antithetic`` or ``grid``: see
+            :func:`multimix.random.sample_path`.
         per_pair: Draw boxes for every sample instead of once for the batch.
-        box: ``clip`` or ``shift``, as in :class:`multimix.CutMix`.
-        grid: ``continuous`` or ``integer``, as in :class:`multimix.CutMix`.
-        resize: ``nearest`` or ``bilinear``.
-        keep: Which of the K steps is the next history. ``random`` has the published law for any K.
-        omega: Weight ω of the consistency term.
-        omega_scale: ``per_class`` multiplies ω by 1/C, beside a loss that is a mean over classes.
-        features: Name of a layer with outputs ``[B, C, *places]``. None leaves the term out.
-        head: Name of the layer that maps ``[B, C]`` to logits.
+        box: ``clip`` clips boxes at the border, ``shift`` moves them inside: see
+            :class:`multimix.CutMix`.
+        grid: ``continuous`` or ``integer`` centers and sides of boxes: see
+            :class:`multimix.CutMix`.
+        resize: Interpolation of the history, ``nearest`` or ``bilinear``.
+        keep: Which of the K steps becomes the next history. ``random`` keeps the published
+            distribution for any K.
+        omega: Weight ω of the consistency term; 0 disables it.
+        omega_scale: ``plain`` uses ω. ``per_class`` uses ω/C, which matches a criterion that
+            averages over the C classes.
+        features: Name of a layer with outputs ``[B, C, *places]``. None disables the term.
+        head: Name of the layer that maps ``[B, C]`` to logits. Required with ``features``.
+
+    Example::
+
+        state = None
+        for x, y in loader:
+            out = mixed_forward(model, method, x, y, state=state)
+            out.loss().backward()
+            state = out.state
     """
 
     area: float = 0.5
@@ -103,7 +117,7 @@ class RecursiveMix(PathMethod):
         return self.omega > 0 and self.features is not None
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        if self._is_consistent:  # wrong names raise with the first batch, not with the second
+        if self._is_consistent:  # raise for unknown layers at the first batch, not the second
             visible_layer(batch.model, str(self.features))
             named_layer(unwrapped(batch.model)[0], str(self.head))
         return {}
@@ -174,8 +188,8 @@ class RecursiveMix(PathMethod):
             A scalar.
 
         Raises:
-            ValueError: If the features or the logits of the head have another shape, or the head
-                fails on ``[K·B, C]``.
+            ValueError: If the features or the logits of the head have the wrong shape, or if the
+                head fails on ``[K·B, C]``.
         """
         assert plan.history_logits is not None
         if not isinstance(features, Tensor) or features.ndim != 2 + len(plan.size):
@@ -258,7 +272,7 @@ class PastedPlan(ResizedPlan):
             raise ValueError(
                 f"z has shape {list(z.shape)}, the plan's history {list(self.history_x.shape)}"
             )
-        # Resized before it is rounded to the precision of z.
+        # Resize before rounding to the precision of z.
         dtype = torch.promote_types(self.history_x.dtype, z.dtype)
         return self._pasted(z, self.history_x.to(dtype))
 
@@ -287,9 +301,9 @@ def _with_rows(values: Tensor, count: int) -> Tensor:
 def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> Tensor:
     """Average features over boxes, as RoIAlign does.
 
-    A box is scaled to the feature map, where the center of the first place is 0, and divided along
-    each axis into as many equal cells as it touches places. The map is interpolated linearly at the
-    centers of the cells. The whole image gives the mean over all places, an empty box 0.
+    Each box is scaled to the feature map, in coordinates where the first place has its center at 0.
+    It is divided along each axis into ⌈length⌉ equal cells. The map is interpolated linearly at the
+    centers of the cells. The whole image gives the mean over all places, an empty box gives 0.
 
     Args:
         features: ``[K·B, C, *places]``.
@@ -302,7 +316,7 @@ def roi_mean(features: Tensor, low: Tensor, high: Tensor, size: torch.Size) -> T
     """
     k, rows, axes = low.shape
     mean = float32_or_better(features).reshape(k, -1, *features.shape[1:])
-    # The interpolation is a product over the axes, and so is its mean.
+    # The interpolation separates into the axes, and so does its mean.
     for axis in reversed(range(axes)):
         weight = axis_weights(low[..., axis], high[..., axis], size[axis], mean.shape[-1])
         with full_precision(mean):
@@ -323,16 +337,16 @@ def axis_weights(low: Tensor, high: Tensor, side: int, places: int) -> Tensor:
     Returns:
         ``[…, places]``.
     """
-    # Multiplied before divided, so that integers stay exact: one cell too many would show.
+    # Multiply before dividing: rounding could otherwise add a cell.
     dtype = widest_float(low.device)
     low, length = low.to(dtype) * places, (high - low).to(dtype) * places
     start, length = low / side - 0.5, (length / side).unsqueeze(-1)
     cells = length.ceil()
-    # A box inside the image has at most as many cells as places; counting would stall a GPU.
+    # A box inside the image has at most ``places`` cells. Counting them would sync a GPU.
     count = max(1, int(cells.max())) if can_inspect(cells) else places
     cell = torch.arange(count, device=low.device)
-    at = start.unsqueeze(-1) + (cell + 0.5) * length / cells.clamp(min=1)
-    counted = (cell < cells) & (at >= -1) & (at <= places)
-    at = at.clamp(0, places - 1).unsqueeze(-1)
-    near = (1 - (at - torch.arange(places, device=low.device)).abs()).clamp(min=0)
+    position = start.unsqueeze(-1) + (cell + 0.5) * length / cells.clamp(min=1)
+    counted = (cell < cells) & (position >= -1) & (position <= places)
+    position = position.clamp(0, places - 1).unsqueeze(-1)
+    near = (1 - (position - torch.arange(places, device=low.device)).abs()).clamp(min=0)
     return (near * counted.unsqueeze(-1)).sum(-2) / cells.clamp(min=1)

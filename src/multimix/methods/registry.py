@@ -1,8 +1,8 @@
 """Registry of mixing methods by name.
 
-``methods/__init__.py`` imports the built-in methods. A plug-in package names its module as an entry
-point of the group ``multimix.methods``; it is imported when an unknown name is requested or all
-methods are listed.
+``methods/__init__.py`` imports the built-in methods. A plug-in package declares its module as an
+entry point of the group ``multimix.methods``. The module is imported when an unknown name is
+requested or all methods are listed.
 """
 
 import sys
@@ -46,13 +46,16 @@ class Entry:
         name: Its name for :func:`create`.
         aliases: Other names.
         summary: One line about the method.
-        layout: What it mixes: ``images`` (batches ``[B, C, …]`` of signals, images or volumes),
+        layout: Layout of the samples: ``images`` (``[B, C, …]`` signals, images or volumes),
             ``points`` (clouds ``[B, N, 3]``), or ``any``.
-        published: Maps the authors' names of options to ours, for hints in errors.
-        shared: What the K steps of a path share, for the table of methods.
+        published: Maps option names of the authors' code to the names used here, for error hints.
+        shared: Quantities that the K steps of a path share, for the table of methods.
         order: How the steps are ordered, for the table of methods.
-        examples: Options that the method is tested with, with ``"body"`` as the name of a layer.
-        exceptions: Promises of :mod:`multimix.testing` that it does not keep, with the reason.
+        examples: Options to test the method with; ``"body"`` is the name of a layer.
+        exceptions: Checks of :mod:`multimix.testing` that do not apply, with the reason.
+
+    Raises:
+        ValueError: If the layout or a key of ``exceptions`` is unknown.
     """
 
     method: type[Method]
@@ -91,16 +94,16 @@ class Entry:
         )
 
     def mixes(self, layout: str) -> bool:
-        """Whether the method mixes batches of this layout."""
+        """Return whether the method mixes batches of this layout."""
         return self.layout in (layout, "any")
 
 
 def register(name: str, *, summary: str = "", **about: Any) -> Callable[[Kind], Kind]:
-    """Register a method: a decorator above ``@dataclass(frozen=True, kw_only=True)``.
+    """Register a method. Use it as a decorator above ``@dataclass(frozen=True, kw_only=True)``.
 
     Args:
         name: The name for :func:`create`.
-        summary: One line about the method; by default the first of its module's docstring.
+        summary: One line about the method. The default is the first line of its module's docstring.
         **about: Other fields of :class:`Entry`.
 
     Returns:
@@ -109,6 +112,12 @@ def register(name: str, *, summary: str = "", **about: Any) -> Callable[[Kind], 
     Raises:
         TypeError: If the class is not a dataclass derived from Method.
         ValueError: If a name is taken.
+
+    Example::
+
+        @register("my_mix")
+        @dataclass(frozen=True, kw_only=True)
+        class MyMix(PairMethod): ...
     """
 
     def decorate(kind: Kind) -> Kind:
@@ -164,8 +173,8 @@ def create(name: str, **options: Any) -> Method:
 
     Args:
         name: A registered name or alias, or ``"one_of"``.
-        **options: Options of the method, also as :func:`to_dict` writes them: lists for tuples,
-            dictionaries for methods and descriptions of networks.
+        **options: Options of the method. The plain values of :func:`to_dict` are also accepted:
+            lists for tuples, dictionaries for methods and descriptions of networks.
 
     Returns:
         The method.
@@ -187,10 +196,10 @@ def create(name: str, **options: Any) -> Method:
             ours = known.published.get(option)
             hint = f" (called {ours!r} here)" if ours else nearest(option, known.options)
             names = ", ".join(known.options)
-            raise ValueError(f"{name} has no option {option!r}{hint}; it has {names}")
+            raise ValueError(f"{name} has no option {option!r}{hint}; available: {names}")
     for option in known.required:
         if option not in options:
-            raise ValueError(f"{name} needs {option}=")
+            raise ValueError(f"{name} requires {option}=")
     return known.method(**options)
 
 
@@ -204,9 +213,10 @@ def to_dict(method: Method) -> dict[str, Any]:
         method: A method.
 
     Returns:
-        The name and all options. ``create(**values)`` creates the method again.
+        The name and all options. ``create(**values)`` creates an equal method.
 
     Raises:
+        TypeError: If ``method`` is not a mixing method.
         ValueError: If an option is a network or another object without plain values.
 
     Example::
@@ -253,19 +263,19 @@ def _from_plain(value: Any, name: str) -> Any:
     if "name" in value:
         return create(**value)
     module, _, kind = str(value.get("kind", "")).partition(":")
-    # A file must not cause imports: look only into loaded modules of packages with methods.
+    # Loading a file must not import modules: search loaded modules of packages with methods.
     packages = {known.method.__module__.partition(".")[0] for known in entries()}
     is_trusted = module.partition(".")[0] in packages
     description = getattr(sys.modules.get(module), kind, None) if is_trusted else None
     if not isinstance(description, type) or not is_dataclass(description):
-        raise ValueError(f"{name} must be what multimix.to_dict writes, got {value!r}")
+        raise ValueError(f"{name} must be a result of multimix.to_dict, got {value!r}")
     options = {option: _from_plain(part, option) for option, part in value.items()}
     del options["kind"]
     return description(**options)
 
 
 class _Methods(Sequence[type[Method]]):
-    """The classes of all registered methods, read from the registry at every use."""
+    """The classes of all registered methods, read from the registry at each access."""
 
     def __getitem__(self, index: Any) -> Any:
         return tuple(known.method for known in entries())[index]
@@ -287,11 +297,11 @@ def _load_plugins() -> None:
     global _plugins_are_loaded
     if _plugins_are_loaded:
         return
-    _plugins_are_loaded = True  # set first, since a plug-in may list the methods itself
+    _plugins_are_loaded = True  # set first, because a plug-in may list the methods
     for plugin in entry_points(group=GROUP):
         try:
             plugin.load()
-        except Exception as error:  # noqa: PERF203  # the built-in methods must work anyway
+        except Exception as error:  # noqa: PERF203  # built-in methods must keep working
             reason = f"{type(error).__name__}: {error}".replace("\n", " ")
             warnings.warn(
                 f"the multimix plug-in {plugin.name!r} ({plugin.value}) is skipped: {reason}",

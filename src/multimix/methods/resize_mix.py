@@ -34,24 +34,30 @@ Place = Literal["anywhere", "shift", "clip"]
 class ResizeMix(PairMethod):
     """ResizeMix: x̂_k is all of x' resized into box k, and x outside.
 
-    Sides of the boxes are τ_k times the image's, areas λ_k = τ_k^d. All boxes hold one uniformly
-    drawn point. The target follows the realized area.
+    The sides of box k are τ_k times those of the image, its area is λ_k = τ_k^d. All boxes contain
+    one uniformly drawn point. The target follows the realized area.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        scale: Range of the K scales τ_k, which are the path stretched over it: uniform for α = 1,
-            as published. None makes the path that of the areas λ_k, as in CutMix. A ``lam`` passed
-            to ``plan`` is always areas.
+        derange: Draw partners such that no sample is its own partner.
+        scale: Range (low, high) of the scales τ_k, to which the drawn path is mapped linearly. With
+            α = 1 scales are uniform, as published. None uses the path as areas λ_k, as in CutMix.
+            A ``lam`` passed to ``plan`` always holds areas.
         box: ``anywhere`` makes all positions inside the image equally likely. ``shift`` and
-            ``clip`` (the published code, with ``grid="integer"``) center boxes at the point and
-            move them inside or cut them off.
-        grid: ``continuous`` or ``integer``, as in :class:`multimix.CutMix`.
-        resize: ``nearest`` or ``bilinear``.
+            ``clip`` center boxes at the point. ``shift`` moves them inside, ``clip`` clips them at
+            the border (the published code, with ``grid="integer"``).
+        grid: ``continuous`` or ``integer`` centers and sides of boxes: see
+            :class:`multimix.CutMix`.
+        resize: Interpolation of the partner, ``nearest`` or ``bilinear``.
+
+    Example::
+
+        mixed_forward(model, ResizeMix(k=5), x, y).loss().backward()
     """
 
     scale: Range | None = (0.1, 0.8)

@@ -29,7 +29,8 @@ from .registry import register
 
 SaliencyMode = Literal["train", "eval"]
 Search = Literal["cells", "pixels"]
-MAX_CELLS = 32  # along a side, where translations are compared by cells
+MAX_CELLS = 32
+"""Cells per side when translations are compared by cells."""
 
 
 @register(
@@ -54,28 +55,35 @@ MAX_CELLS = 32  # along a side, where translations are compared by cells
 class SAGE(PairMethod):
     """SAGE: x̂_k = M_k ⊙ x + (1 − M_k) ⊙ τ(x'), M_k = ρ_k s / (ρ_k s + (1 − ρ_k) τ(s')).
 
-    ρ_k = ``bound`` · (1 − λ_k), and s is the blurred gradient's mean absolute value over channels,
-    with sum 1. One translation τ per pair serves all K: the candidate that shows most saliency,
-    summed over k. Where τ(x') leaves a gap, x stays.
+    ρ_k = ``bound`` · (1 − λ_k). The saliency s is the mean absolute gradient over channels, blurred
+    and normalized to sum 1. All K steps of a pair share one translation τ: the candidate that shows
+    the most saliency, summed over k. Places that τ(x') does not cover show x.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        bound: Largest weight ρ of the sample.
-        positions: Share of all translations that are drawn as candidates.
-        stay: Also consider not translating.
-        search: ``cells`` compares translations on maps pooled to at most 32 cells a side;
-            ``pixels`` on the maps themselves, as published. Both agree up to 32 places a side.
-        blur_size: Odd number of places of the Gaussian; 1 does not blur.
-        blur_sigma: Its width in places.
-        update_ratio: u in (0, 1]. Below 1 the loss is (1 − u) times the clean loss and u times the
-            mixed one.
-        saliency_mode: ``train`` runs the model in the mode it is in, as the authors do, so batch
-            norm sees the clean batch. ``eval`` leaves the model unchanged.
+        derange: Draw partners such that no sample is its own partner.
+        bound: Upper bound in (0, 1] of the sample's weight ρ.
+        positions: Share of all translations that are drawn as candidates, in [0, 1].
+        stay: Include the zero translation among the candidates.
+        search: ``cells`` compares translations on maps pooled to at most 32 cells per side.
+            ``pixels`` compares them on the full maps, as published. Both agree for sides of up to
+            32 places.
+        blur_size: Side of the Gaussian kernel that blurs the maps, an odd number of places. 1
+            disables the blur.
+        blur_sigma: Standard deviation of the Gaussian, in places.
+        update_ratio: u in (0, 1]. The loss is u times the mixed loss plus 1 − u times the clean
+            loss.
+        saliency_mode: ``train`` runs the clean pass in the model's current mode, as the authors do,
+            which updates batch-norm statistics. ``eval`` leaves the model unchanged.
+
+    Example::
+
+        mixed_forward(model, SAGE(k=5, update_ratio=0.5), x, y).loss().backward()
     """
 
     bound: float = 0.6
@@ -103,12 +111,12 @@ class SAGE(PairMethod):
 
     @property
     def traits(self) -> Traits:
-        own = (
+        term = (
             f"adds a clean loss of weight {1 - self.update_ratio:g}"
             if self.update_ratio < 1
             else None
         )
-        return self._traits._replace(own_loss=own)
+        return self._traits._replace(own_loss=term)
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "saliency" in batch.given:
@@ -158,7 +166,16 @@ class SAGE(PairMethod):
 
 
 def random_shifts(count: int, size: torch.Size, generator: Generator) -> list[tuple[int, ...]]:
-    """Draw ``count`` different translations, uniform among all that leave an overlap."""
+    """Draw different translations, uniformly among all that leave an overlap.
+
+    Args:
+        count: Number of translations.
+        size: The image's sides.
+        generator: A CPU generator.
+
+    Returns:
+        ``count`` tuples of offsets along each axis.
+    """
     sides = [2 * side - 1 for side in size]
     drawn = torch.randperm(math.prod(sides), generator=generator, device="cpu")[:count].numpy()
     axes = zip(np.unravel_index(drawn, sides), sides, strict=True)
@@ -172,7 +189,15 @@ def cell_sides(size: torch.Size) -> tuple[int, ...]:
 
 
 def pooled(values: Tensor, sides: tuple[int, ...]) -> Tensor:
-    """Sum ``values [B, *size]`` over cells with ``sides``; the last of an axis may be shorter."""
+    """Sum values over cells.
+
+    Args:
+        values: ``[B, *size]``.
+        sides: Sides of a cell in places. The last cell along an axis may be shorter.
+
+    Returns:
+        ``[B, *cells]``.
+    """
     for axis, side in enumerate(sides, start=1):
         count = -(-values.shape[axis] // side)
         missing = count * side - values.shape[axis]
@@ -184,7 +209,15 @@ def pooled(values: Tensor, sides: tuple[int, ...]) -> Tensor:
 def by_cell(
     shifts: list[tuple[int, ...]], sides: tuple[int, ...]
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Map translations in whole cells to the first of ``shifts`` that each one stands for."""
+    """Group translations that are equal after rounding to whole cells.
+
+    Args:
+        shifts: Translations in places.
+        sides: Sides of a cell in places.
+
+    Returns:
+        Each different translation in cells, with the first of ``shifts`` that rounds to it.
+    """
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
     cells = np.round(np.array(shifts) / sides).astype(int).tolist()
     for cell, shift in zip(cells, shifts, strict=True):
@@ -195,10 +228,10 @@ def by_cell(
 def best_shift(
     maps: Tensor, pair_maps: Tensor, rho: Tensor, shifts: list[tuple[int, ...]]
 ) -> Tensor:
-    """Find the translation of the partner's map that shows most saliency.
+    """Find the translation of the partner's map that shows the most saliency.
 
-    Visible at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) s', summed over
-    places and k. A translation changes b (b − a) / (a + b), summed over the places it covers.
+    The visible saliency at a place is (a² + b²) / (a + b) with a = ρ_k s and b = (1 − ρ_k) τ(s'). A
+    translation adds b (b − a) / (a + b) at the places it covers, summed over places and k.
 
     Args:
         maps: ``[B, *size]``, the samples' maps.
@@ -226,7 +259,7 @@ def _gain(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _overlap(a: Tensor, b: Tensor, shift: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The places of ``a [K, B, *size]`` that ``b``, moved by ``shift``, covers, and those of b."""
+    """Return the overlap of ``a [K, B, *size]`` and ``b`` moved by ``shift``, as views of both."""
     for axis, offset in enumerate(shift, start=2):
         count = a.shape[axis] - abs(offset)
         a, b = a.narrow(axis, max(0, offset), count), b.narrow(axis, max(0, -offset), count)
@@ -234,7 +267,7 @@ def _overlap(a: Tensor, b: Tensor, shift: tuple[int, ...]) -> tuple[Tensor, Tens
 
 
 def check_blur(length: int, sigma: float) -> None:
-    """Raise ValueError unless a Gaussian of ``length`` places and width ``sigma`` can blur."""
+    """Raise ValueError unless ``length`` and ``sigma`` are valid as blur_size and blur_sigma."""
     if not is_whole(length) or length < 1 or length % 2 == 0:
         raise ValueError(f"blur_size must be an odd integer, 1 for no blur, got {length!r}")
     check_number("blur_sigma", sigma, above=0)

@@ -16,7 +16,7 @@ from ..geometry.threshold import outer_masks
 from .base import PairMethod
 from .registry import register
 
-# Range of log q: in float64 a flatter bump is 1 everywhere, a sharper one 0 except at its center.
+# Range of log q. In float64, flatter bumps are 1 everywhere; sharper ones vanish off the center.
 MIN_LOG_Q, MAX_LOG_Q = -40.0, 60.0
 MAX_NEWTON_STEPS = 64
 TOLERANCE = 1e-12
@@ -26,7 +26,7 @@ def bumps_along(q: Tensor, center: Tensor, size: tuple[int, ...]) -> list[Tensor
     """Compute the factors of Gaussian bumps along each axis.
 
     Args:
-        q: ``[K, rows]`` sharpness; infinite sharpness is 0 everywhere.
+        q: ``[K, rows]`` sharpness of exp(−q D²); an infinite value gives 0 everywhere.
         center: ``[rows, d]`` in shares of the sides.
         size: The image's sides.
 
@@ -43,9 +43,9 @@ def bumps_along(q: Tensor, center: Tensor, size: tuple[int, ...]) -> list[Tensor
 def sharpness(lam: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
     """Solve for the sharpness at which the mean of a bump over all places is λ.
 
-    log mean = log λ is solved for log q by Newton's method inside a bracket, which is halved where
-    Newton would leave it. The mean is a product over the axes, so the cost is K times the sum of
-    the sides.
+    Newton's method solves log mean = log λ for log q inside a bracket, with bisection if a step
+    would leave it. The mean is a product over the axes, so the cost is K times the sum of the
+    sides.
 
     Args:
         lam: ``[K, 1 or rows]`` means.
@@ -56,13 +56,13 @@ def sharpness(lam: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
         ``q [K, rows]``: 0 for λ = 1, infinite for λ = 0.
     """
     squares = _squares(center, size)
-    mean_square, least_square = torch.stack(
+    mean_square, min_square = torch.stack(
         [torch.stack([s.mean(-1), s.amin(-1)]) for s in squares]
     ).sum(0)
     log_lam = lam.clamp(min=torch.finfo(torch.float64).tiny).log() + torch.zeros_like(mean_square)
-    # A mean of exp(−q D²) lies above exp(−q · mean D²) and below exp(−q · least D²).
+    # The mean of exp(−q D²) is between exp(−q · mean D²) and exp(−q · min D²).
     flat = (-log_lam / mean_square).log().clamp(MIN_LOG_Q, MAX_LOG_Q)
-    sharp = (-log_lam / least_square).log().clamp(MIN_LOG_Q, MAX_LOG_Q)
+    sharp = (-log_lam / min_square).log().clamp(MIN_LOG_Q, MAX_LOG_Q)
     # The bump of mean λ in an infinite image has q = π / λ^(2/d).
     log_q = (math.log(math.pi / 2) - 2 / len(size) * log_lam).clamp(flat, sharp)
     is_solved = torch.zeros_like(log_lam, dtype=torch.bool)
@@ -73,33 +73,33 @@ def sharpness(lam: Tensor, center: Tensor, size: tuple[int, ...]) -> Tensor:
         flat, sharp = torch.where(too_wide, log_q, flat), torch.where(too_wide, sharp, log_q)
         newton = log_q - excess / slope
         step = torch.where((newton > flat) & (newton < sharp), newton, (flat + sharp) / 2)
-        # Each stops by itself, so that a solution does not depend on the others.
+        # Each problem stops on its own convergence, so solutions are independent of the batch.
         is_solved |= (excess.abs() <= TOLERANCE) | (sharp - flat <= TOLERANCE)
         if bool(is_solved.all()):
             break
         log_q = torch.where(is_solved, log_q, step)
     q = torch.where(lam == 1, 0.0, torch.where(lam == 0, torch.inf, log_q.exp()))
-    # Solutions of nearly equal shares may be out of order by rounding.
+    # Rounding may swap the solutions of nearly equal shares.
     return q.cummin(0).values
 
 
 def _log_mean(log_q: Tensor, squares: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The logarithm of the mean of the bumps ``[K, rows]`` and its derivative by ``log_q``."""
+    """Compute log mean of the bumps, ``[K, rows]``, and its derivative with respect to log q."""
     q = log_q.exp()
     value, slope = torch.zeros_like(q), torch.zeros_like(q)
     for along in squares:
-        least = along.amin(-1)
-        rest = along - least.unsqueeze(-1)
-        # Relative to the nearest place, exponents cannot underflow along a whole axis.
+        nearest = along.amin(-1)
+        rest = along - nearest.unsqueeze(-1)
+        # Relative to the nearest place, so that exponentials cannot underflow along an entire axis.
         parts = torch.exp(-q.unsqueeze(-1) * rest)
         mean = parts.mean(-1)
-        value = value + mean.log() - q * least
-        slope = slope - q * (least + (parts * rest).mean(-1) / mean)
+        value = value + mean.log() - q * nearest
+        slope = slope - q * (nearest + (parts * rest).mean(-1) / mean)
     return value, slope
 
 
 def _squares(center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
-    """For every axis ``[rows, side]``: squared distances of the places from the center."""
+    """Compute squared distances from the center along every axis, ``[rows, side]`` each."""
     return [
         ((torch.arange(side, dtype=torch.float64) + 0.5) / side - center[:, axis, None]).square()
         for axis, side in enumerate(size)
@@ -116,18 +116,24 @@ def _squares(center: Tensor, size: tuple[int, ...]) -> list[Tensor]:
 class SmoothMix(PairMethod):
     """SmoothMix: x̂_k = (1 − m_k) x + m_k x', m_k = exp(−D² / 2 w_k²).
 
-    D is the distance from one uniformly drawn center, in sides. The target follows the mean of the
-    mask.
+    D is the distance from one uniformly drawn center, in units of the image's sides. The target
+    follows the mean of the mask.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        width: Range of the widths w_k, which are the path stretched over it: (0.25, 0.5) with α = 1
-            is the published law. None chooses w_k such that the mean of m_k is λ_k.
+        derange: Draw partners such that no sample is its own partner.
+        width: Range (low, high) of the widths w_k, to which the drawn path is mapped linearly.
+            (0.25, 0.5) with α = 1 is the published distribution. None chooses w_k such that the
+            mean of m_k is λ_k.
+
+    Example::
+
+        mixed_forward(model, SmoothMix(k=5), x, y).loss().backward()
     """
 
     width: float | Range | None = None

@@ -106,9 +106,20 @@ def settle_labels(board: Board, beside: Ints, labels: int, plain: int, border: i
                     known[rows[d]] = 1
                     shown = 0 if stale[j] == 2 else many[j]
                     fill_gaps(
-                        near, left[asker, :asked], left[j, :shown], best, labels, plain, gaps[rows[d]]
+                        near,
+                        left[asker, :asked],
+                        left[j, :shown],
+                        best,
+                        labels,
+                        plain,
+                        gaps[rows[d]],
                     )
-                after, before, below, above = gaps[rows[0]], gaps[rows[1]], gaps[rows[2]], gaps[rows[3]]
+                after, before, below, above = (
+                    gaps[rows[0]],
+                    gaps[rows[1]],
+                    gaps[rows[2]],
+                    gaps[rows[3]],
+                )
                 count, kind = 0, 0
                 for a in range(options):
                     label = left[i, a]

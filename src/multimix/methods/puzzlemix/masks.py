@@ -6,9 +6,9 @@ mask minimizes
     E(v) = Σ_i [ v_i/d · cost_i − η/N · (v_i · logit λ + log C(d, v_i)) ]
          + Σ_(ij) w_ij |v_i − v_j|^q / d^q
 
-over the grid of N blocks. cost_i is the saliency lost by showing the partner in block i, and w_ij
-joins neighbors. The binomial prior of λ adds, apart from a constant, one slope for all blocks and
-all steps. q is 1, 2 or 4.
+over the grid of N blocks. cost_i is the saliency lost by showing the partner in block i, w_ij is
+the weight of the edge between neighbors, and q is 1, 2 or 4. The binomial prior makes λ enter only
+as one slope, shared by all blocks and levels.
 """
 
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ SCALE = 2.0**36
 """Costs are rounded to multiples of 2⁻³⁶, so that optima, ties and their order in λ are exact."""
 MAX_ENERGY = 2.0**62
 MIN_SHARE = 1e-7
-"""λ stays that far from 0 and 1, where the slope would be infinite."""
+"""Minimum distance of λ from 0 and 1, where the slope would be infinite."""
 PIXEL_TOLERANCE = 1e-3
-"""Rounding error of pixels that were normalized and converted back."""
+"""Allowed rounding error of pixels after normalization is undone."""
 
 
 class CutTerms(NamedTuple):
     """The terms that do not depend on λ, in float64.
 
     Args:
-        cost: ``[B, rows, columns]``.
+        cost: ``[B, rows, columns]`` cost of showing the partner.
         down: ``[B, rows − 1, columns]`` weights to the block below, at least 0.
         right: ``[B, rows, columns − 1]`` weights to the block on the right, at least 0.
     """
@@ -74,21 +74,22 @@ def cut_terms(
 ) -> CutTerms:
     """Compute costs and weights of a batch.
 
-    With b = β / (16 √N) and D the mean difference of colors, times ``std``, of two blocks across
-    their border, showing the partner costs the saliency it hides and bγ/2 times the differences it
-    makes; an edge weighs b (1 + γ/2 (D(x, x') + D(x', x) − D(x, x) − D(x', x'))).
+    Let b = β / (16 √N), and let D be the mean color difference, times ``std``, of two blocks across
+    their border. Showing the partner costs the saliency that it hides plus bγ/2 times the color
+    differences that it adds. An edge has the weight
+    b (1 + γ/2 (D(x, x') + D(x', x) − D(x, x) − D(x', x'))).
 
     Args:
         x: ``[B, C, H, W]``.
-        partner: ``[B]``.
-        saliency: ``[B, rows, columns]``, the share of each block.
-        beta: β.
-        gamma: γ.
-        neighbourhood: Places next to a border over which colors are averaged; the whole block if
-            they do not fit into it twice.
+        partner: ``[B]`` indices.
+        saliency: ``[B, rows, columns]``, each block's share of the sample's saliency.
+        beta: Weight β of smoothness.
+        gamma: Weight γ of color differences.
+        neighbourhood: Places next to a border over which colors are averaged. A block with less
+            than twice as many places per side is averaged as a whole.
         std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
-        out_of_range: Weights cannot be negative while γ times the range of ``std · x`` is at most
-            1. Otherwise ``refuse`` raises an error and ``clamp`` sets negative weights to 0.
+        out_of_range: Weights may be negative if γ times the range of ``std · x`` exceeds 1. In this
+            case, ``refuse`` raises an error and ``clamp`` sets negative weights to 0.
 
     Returns:
         The terms, on the CPU.
@@ -106,7 +107,7 @@ def seen_colours(x: Tensor, grid: Sequence[int], neighbourhood: int) -> tuple[Te
     cells = [
         cut_finer(side, count, neighbourhood) for side, count in zip(x.shape[2:], grid, strict=True)
     ]
-    # Of the pixels, so that bounds do not depend on the grid. On a GPU by channel, in one transfer.
+    # Bounds of pixels do not depend on the grid. On a GPU, channel bounds save a second transfer.
     bounds = x.aminmax() if can_inspect(x) else (x.amin((0, 2, 3)), x.amax((0, 2, 3)))
     return block_means(x.float(), (cells[0], cells[1])), torch.stack(list(bounds)).reshape(2, -1)
 
@@ -123,7 +124,7 @@ def terms_of(
     std: float | Sequence[float] | None,
     out_of_range: OutOfRange,
 ) -> CutTerms:
-    """:func:`cut_terms` from the results of :func:`seen_colours`, on the CPU."""
+    """Compute :func:`cut_terms` from the results of :func:`seen_colours`, on the CPU."""
     rows, columns = saliency.shape[1:]
     deviation = torch.as_tensor(1.0 if std is None else std, dtype=torch.float32, device="cpu")
     if out_of_range == "refuse":
@@ -144,7 +145,7 @@ def terms_of(
         pair_pair = same[partner]
         weights.append(b * (1 + gamma / 2 * (own_pair + pair_own - same - pair_pair)))
         cost = cost.clone()
-        # Of the pair at a border, the first block is before it, the second after it.
+        # The first block of an edge is before the border, the second after it.
         cost[:, :-1] += b * gamma / 2 * (pair_own + pair_pair - own_pair - same)
         cost[:, 1:] += b * gamma / 2 * (own_pair + pair_pair - pair_own - same)
     return CutTerms(
@@ -180,17 +181,19 @@ def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normal
 
 
 def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: LabelCost) -> CutProblem:
-    """Add the prior of λ and round to integers. Base and slope are rounded apart: masks nest.
+    """Add the prior of λ and round to integers.
+
+    Base and slope are rounded separately, so that masks nest.
 
     Args:
         terms: Costs and weights.
         lam: ``[K, 1 or B]``.
-        labels: Number of values of a mask.
+        labels: Number of levels of a mask.
         eta: Weight of the prior.
-        cost: Smoothness.
+        cost: Power of the smoothness term.
 
     Returns:
-        The problem that solvers take.
+        The problem in integers.
 
     Raises:
         ValueError: If energies do not fit 64 bits.
@@ -207,12 +210,12 @@ def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: Label
     down, right = down * (SCALE / d**power), right * (SCALE / d**power)
     slope = np.broadcast_to(np.log(shares / (1 - shares)) * weight, (len(shares), len(costs)))
     _check_size(base, slope, down, right, d**power)
-    whole = [
+    rounded = [
         np.rint(part).astype(np.int64, order="C")
         for part in (base, down.clip(0), right.clip(0), slope)
     ]
     bend = (1, *((gap + 1) ** power - 2 * gap**power + (gap - 1) ** power for gap in range(1, d)))
-    base_, down_, right_, slope_ = map(torch.from_numpy, whole)
+    base_, down_, right_, slope_ = map(torch.from_numpy, rounded)
     return CutProblem(base_, down_, right_, slope_, bend)
 
 
@@ -225,16 +228,16 @@ def _check_size(base: Array, slope: Array, down: Array, right: Array, steepest: 
     if not largest < MAX_ENERGY:
         raise ValueError(
             f"the mask energy is too large to be solved exactly, got {largest / SCALE:.3g}: "
-            "are x and the saliency finite, and beta and eta of ordinary size?"
+            "check that x and saliency are finite and that beta and eta are not huge"
         )
 
 
 MAX_BLOCKS = 32
-"""Blocks per side: a row must fit half a word of the kernel."""
+"""Maximum number of blocks per side: a row must fit into half a 64-bit word of the kernel."""
 MAX_ROOM_BYTES = 1 << 24
-"""Arcs of the pairs that a thread prepares at once."""
+"""Memory for the arcs of the pairs that a thread prepares at once."""
 MIN_NODES_PER_THREAD = 20_000
-"""About a millisecond of work, below which a second thread does not pay."""
+"""Minimum work per thread; smaller tasks cost more to start than they save."""
 
 
 def solve_masks(
@@ -250,26 +253,26 @@ def solve_masks(
 ) -> Tensor:
     """Find the smallest mask that minimizes the energy, for every λ.
 
-    A larger λ never has the smaller level anywhere. λ = 0 is 0 everywhere and λ = 1 is
-    ``labels`` − 1, the limits of the prior. A mask depends on its pair's terms and λ only.
+    Levels never decrease with λ. λ = 0 gives level 0 everywhere, λ = 1 gives ``labels`` − 1. A mask
+    depends only on λ and on the terms of its pair.
 
     Args:
         terms: Costs and weights.
         lam: ``[K, 1 or B]``, in any order.
-        labels: Number of values of a mask.
+        labels: Number of levels of a mask.
         eta: Weight of the prior.
-        cost: Smoothness.
-        threads: Maximum number of threads. None is torch's.
-        backend: ``auto`` is the compiled solver if numba is installed. ``torch`` is
+        cost: Power of the smoothness term: ``l1``, ``l2`` or ``l4``.
+        threads: Maximum number of threads; None uses torch's number.
+        backend: ``auto`` uses the compiled solver if numba is installed. ``torch`` uses
             :func:`multimix.methods.puzzlemix.rof.rof_levels`, whose memory does not grow with the
             square of the grid.
-        device: Where the torch solver runs. None is the terms' device.
+        device: Device of the torch solver; None uses the terms' device.
 
     Returns:
         ``[K, B, rows, columns]`` uint8 levels.
 
     Raises:
-        ValueError: If an option is invalid or the problem too large.
+        ValueError: If an option is invalid or the problem is too large.
     """
     check_choice("cost", cost, get_args(LabelCost))
     check_choice("backend", backend, get_args(Backend))
@@ -289,8 +292,8 @@ def solve_masks(
 
 
 def check_labels_option(labels: int, cost: LabelCost) -> None:
-    """Raise ValueError unless ``labels`` is a number of values a mask can have."""
-    # With l4 a step costs a d⁻⁴th of the weight: rounding would be too coarse for more labels.
+    """Raise ValueError unless masks can have ``labels`` levels with this cost."""
+    # With l4, a step costs d⁻⁴ times the weight: rounding is too coarse for more labels.
     max_labels = 32 if cost == "l4" else 256
     if not isinstance(labels, int) or not 2 <= labels <= max_labels:
         raise ValueError(
@@ -303,7 +306,7 @@ def problem_levels(problem: CutProblem, *, threads: int | None = None) -> Tensor
 
     Args:
         problem: The energies.
-        threads: Maximum number of threads. None is torch's.
+        threads: Maximum number of threads; None uses torch's number.
 
     Returns:
         ``[K, B, rows, columns]`` uint8: the smallest minimizers.
@@ -371,5 +374,6 @@ def _arc_capacities(down: Ints, right: Ints, capacity: Ints) -> Ints:
 def _as_words(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """``[…, N]`` as bits of ``[…, words]``, lowest first."""
     packed = np.packbits(flags, axis=-1, bitorder="little")
-    missing = -packed.shape[-1] % 8
-    return np.pad(packed, [(0, 0)] * (packed.ndim - 1) + [(0, missing)]).view(np.uint64)
+    in_bytes = np.zeros((*flags.shape[:-1], 8 * -(-flags.shape[-1] // 64)), np.uint8)
+    in_bytes[..., : packed.shape[-1]] = packed
+    return in_bytes.view(np.uint64)

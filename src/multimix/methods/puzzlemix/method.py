@@ -50,7 +50,7 @@ Array = np.ndarray[Any, Any]
 Rule = Literal["exact", "reference"]
 
 MIN_BLOCKS_PER_THREAD = 2**16
-"""About a millisecond of work, below which a second thread does not pay."""
+"""Minimum work per thread; smaller tasks cost more to start than they save."""
 Transport = Literal["exact", "reference", "none"]
 Blocks = int | tuple[int, int]
 
@@ -80,43 +80,49 @@ Blocks = int | tuple[int, int]
 class PuzzleMix(CleanLossMethod, PairMethod):
     """Puzzle Mix: every block of x̂_k shows x, x' or both in parts, whichever is salient there.
 
-    Hidden salient blocks may move to visible places. The K masks minimize the energy of
-    :mod:`multimix.methods.puzzlemix.masks` exactly and nest in λ. ``plan`` needs
-    ``saliency [B, *size]``, and ``noise [B, C, *size]`` if a role is attacked. Without numba masks
-    come from the torch solver and transport from SciPy.
+    Transport moves salient blocks that the mask hides to visible places. The K masks minimize the
+    energy of :mod:`multimix.methods.puzzlemix.masks` exactly and nest in λ. ``plan`` needs
+    ``saliency [B, *size]``, and ``noise [B, C, *size]`` with adversarial noise. Without numba, the
+    torch solver computes the masks and SciPy the transport.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        blocks: Blocks per side, or (rows, columns). Of several one is drawn for the batch.
-        labels: Number of values of a mask.
-        beta: Weight of smoothness.
-        gamma: Share of smoothness that depends on colors across a border.
-        eta: Weight of the prior λ_k.
-        cost: Smoothness as a power of the difference of labels: ``l1``, ``l2`` or ``l4``.
+        derange: Draw partners such that no sample is its own partner.
+        blocks: Grid sizes to draw from, one per batch: blocks per side, or pairs (rows, columns).
+        labels: Number of levels of a mask; 2 gives binary masks.
+        beta: Weight β of the smoothness term; larger values give more connected masks.
+        gamma: Weight γ of color differences in the smoothness term. Borders follow image edges.
+        eta: Weight η of the prior. Larger values bring the mean of a mask closer to λ_k.
+        cost: Smoothness as a power of the difference of levels: ``l1``, ``l2`` or ``l4``.
         neighbourhood: Places on each side of a border over which colors are averaged.
         transport: ``exact`` moves blocks by the optimal assignment, ``reference`` by the rule of
             the authors' code, ``none`` moves nothing.
-        transport_eps: Cost of the squared distance of a move.
-        transport_size: Side of the blocks that move, in places. None is the mask's blocks.
-        adv_p: Probability that the samples in each role get adversarial noise.
-        adv_eps: Largest noise, in 255ths.
-        adv_roles: Fixes which roles get noise. None draws them.
+        transport_eps: Cost of a move per squared distance; larger values move fewer blocks.
+        transport_size: Side of the blocks that move, in places. None moves the mask's blocks.
+        adv_p: Probability of adversarial noise, drawn separately for samples and partners.
+        adv_eps: Maximum noise per pixel, on the scale 0 … 255.
+        adv_roles: Whether (samples, partners) get noise. None draws both with ``adv_p``.
         mean: Mean that ``x`` was normalized with. Only adversarial noise needs it.
         std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
-        saliency_pool: ``pool`` of :func:`multimix.input_saliency`, in a pass that only computes
-            saliency.
-        out_of_range: ``refuse`` raises an error where an edge weight could be negative, ``clamp``
+        saliency_pool: ``pool`` of :func:`multimix.input_saliency`. It has no effect if the clean
+            pass also computes a loss or noise.
+        out_of_range: ``refuse`` raises an error if an edge weight could be negative, ``clamp``
             sets it to 0.
-        clean_weight: Weight of the loss of the clean batch.
+        clean_weight: Weight of the loss of the clean batch; 0 omits it.
         clean_scale: Scale of that loss: see :class:`multimix.methods.clean_loss.CleanLossMethod`.
-        threads: Maximum number of threads. None is torch's.
-        backend: ``auto`` is the compiled solver if numba is installed, ``torch`` the solver in
-            torch, on the device of ``x``.
+        threads: Maximum number of threads; None uses torch's number.
+        backend: ``auto`` uses the compiled solver if numba is installed. ``torch`` uses the torch
+            solver on the device of ``x``.
+
+    Example::
+
+        method = PuzzleMix(k=5, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+        mixed_forward(model, method, x, y).loss().backward()
     """
 
     blocks: tuple[Blocks, ...] = (2, 4, 8, 16)
@@ -158,13 +164,13 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)
         ):
             raise ValueError(
-                f"adv_roles must be two of True and False, or None to draw them, got {roles!r}"
+                f"adv_roles must be a tuple of two bools, or None to draw them, got {roles!r}"
             )
         check_share("adv_p", self.adv_p)
 
     @property
     def traits(self) -> Traits:
-        """``noise`` is needed unless no role can be attacked."""
+        """The traits; ``noise`` is required if samples or partners may get adversarial noise."""
         traits = super().traits
         if self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles):
             return traits._replace(needs=("saliency", "noise"))
@@ -198,10 +204,11 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         return {**inputs, "clean": clean} if self.clean_weight > 0 else inputs
 
     def _attack(self, batch: Batch) -> tuple[Tensor, CleanPass]:
-        """Noise ``[B, C, *size]`` from one gradient step, and the clean pass that it comes from.
+        """Compute noise ``[B, C, *size]`` by one gradient step; also return the clean pass.
 
-        In pixels std · x + mean it is u · clip(δ + (ε + 2/255) sign(g), ±ε), clipped to [0, 1]: δ
-        is uniform in ±ε, g the gradient of the clean loss at x + δ, u one uniform number.
+        In pixels std · x + mean, the noise is u · clip(δ + (ε + 2/255) sign(g), ±ε), limited such
+        that pixels stay in [0, 1]. δ is uniform in ±ε, g is the gradient at x + δ, and u is one
+        uniform draw.
         """
         x, eps = batch.x, self.adv_eps / 255
         (mean, std), slack = self._normalisation(x), slack_of(x)
@@ -210,7 +217,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         if not -slack <= low <= high <= 1 + slack:
             raise ValueError(
                 f"adversarial noise needs pixels in 0 … 1, got {low:.3g} … {high:.3g}: "
-                "say with mean= and std= how x was normalised"
+                "pass the mean= and std= that x was normalized with"
             )
         pixels = pixels.clamp(0, 1)
         start = (uniform_like(x, batch.generator) * 2 - 1) * eps
@@ -249,7 +256,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
         noise = None if noise is None else checked_noise(noise, x)
         plane, cells = x.reshape(*x.shape[:2], *size), self._transport_cells(grid, size)
-        # One transfer from the device.
+        # A single transfer from the device.
         color, bounds, shares, *finer = downloaded(
             *seen_colours(plane, grid, self.neighbourhood),
             block_saliency(salient, grid),
@@ -287,7 +294,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         return self._transported(plan, cells, finer[0] if finer else shares)
 
     def _transport_cells(self, grid: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-        """The grid of the blocks that move: the mask's or a finer one."""
+        """Return the grid of the blocks that move: the mask's grid or a finer one."""
         if self.transport == "none" or self.transport_size is None:
             return grid
         rows, columns = (
@@ -311,7 +318,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         return replace(plan, cells=cells, source=moved[0], source_pair=moved[1])
 
     def _normalisation(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """``mean`` and ``std`` as tensors to go with ``x``, 1 where no std is given."""
+        """Return ``mean`` and ``std`` as tensors that broadcast over ``x``; ``std`` None is 1."""
         std = 1.0 if self.std is None else self.std
         return per_channel("mean", self.mean, x).to(x.dtype), per_channel("std", std, x).to(x.dtype)
 
@@ -347,23 +354,24 @@ def assigned_blocks(
 
         J = Σ over visible j of ε d²(source_j, j) − saliency[source_j],  visible sources distinct.
 
-    ``reference`` is the rule of the authors' code: in max(rows, columns) rounds each block bids
-    ε d² − saliency where that is least, and the lowest bid below 0 wins. It is not optimal. A place
-    without a winner keeps its own block; the authors' code leaves it blank.
+    ``reference`` is the rule of the authors' code, which is not optimal. In max(rows, columns)
+    rounds, each block bids ε d² − saliency for the place where this is smallest, and the lowest
+    negative bid wins. A place without a winner keeps its block; the authors' code leaves it blank.
 
     Args:
-        visible: ``[K, B, rows, columns]``, where the image is visible.
+        visible: ``[K, B, rows, columns]``, True where the image is visible.
         saliency: ``[B, rows, columns]``, at least 0, with sum 1.
-        eps: ε.
+        eps: Cost ε of a move per squared distance.
         rule: ``exact`` or ``reference``.
-        threads: Maximum number of threads. None is torch's.
+        threads: Maximum number of threads; None uses torch's number.
 
     Returns:
-        ``[K, B, rows · columns]`` int32: the block, row by row, that is shown at each place; its
-        own where the place is hidden.
+        ``[K, B, rows · columns]`` int32: the index of the block shown at each place, counted row by
+        row. Hidden places keep their block.
 
     Raises:
-        ImportError: If numba is not installed, for ``reference``, or neither numba nor SciPy.
+        ImportError: If numba is missing for ``reference``, or numba and SciPy for ``exact``.
+        ValueError: If ``eps`` or ``rule`` is invalid.
     """
     check_number("eps", eps)
     check_choice("rule", rule, ("exact", "reference"))
@@ -394,13 +402,13 @@ def assigned_blocks(
 
 
 def _moves(side: int, eps: float) -> Array:
-    """The cost of a move by 0, 1 … side − 1 blocks along this axis."""
+    """Return the cost of a move by 0, 1 … side − 1 blocks along one axis."""
     moves: Array = float(eps) * (np.arange(side) / max(side - 1, 1)) ** 2
     return moves
 
 
 def _first_prices(shown: Array, saliency: Array, down: Array, right: Array) -> Array:
-    """``[masks, blocks]``: the least s_r + (cost of single steps to r) over visible r."""
+    """Compute ``[masks, blocks]``: min over visible r of s_r + cost of single steps to r."""
     repeated = np.tile(saliency, (len(shown) // len(saliency), 1))
     # Masks last, so that neighbors are contiguous.
     floor = np.where(shown, repeated, np.inf).T.reshape(len(down), len(right), -1).copy()
@@ -412,7 +420,7 @@ def _first_prices(shown: Array, saliency: Array, down: Array, right: Array) -> A
 
 
 def _scipy_assignment(shown: Array, saliency: Array, down: Array, right: Array) -> Array:
-    """``[masks, blocks]``: the exact rule without numba."""
+    """Solve the exact rule with SciPy, ``[masks, blocks]``."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The energy of masks in integers, in which optima and ties are exact."""
+"""The energy of masks in integers, which make optima and ties exact."""
 
 from typing import NamedTuple
 
@@ -6,21 +6,21 @@ import torch
 from torch import Tensor
 
 MAX_SOLVER_BYTES = 2**30
-"""Memory of a solver, which grows with the square of the number of labels."""
+"""Memory limit of a solver; its use grows with the square of the number of labels."""
 
 
 class CutProblem(NamedTuple):
     """The energy of :mod:`.masks` for B pairs and K λ, in int64 on the CPU.
 
-    Raising block i from level p to p + 1 costs ``base[b, p, i] − slope[k, b]``. Two neighbors D
-    levels apart pay their weight times D^q. In terms of levels that is a cut: ``bend[p − p']``
-    times the weight for every level p that one has reached and every p' ≤ p that the other has not.
+    Raising block i from level p to p + 1 costs ``base[b, p, i] − slope[k, b]``. Neighbors that are
+    D levels apart cost their weight times D^q. As a cut, this cost is a sum of weight times
+    ``bend[p − p']`` over levels p that one block has reached and p' ≤ p that the other has not.
 
     Args:
-        base: ``[B, d, rows, columns]``, ascending in the level.
-        down: ``[B, rows − 1, columns]``.
-        right: ``[B, rows, columns − 1]``.
-        slope: ``[K, B]``.
+        base: ``[B, d, rows, columns]`` costs, ascending in the level.
+        down: ``[B, rows − 1, columns]`` weights to the block below.
+        right: ``[B, rows, columns − 1]`` weights to the block on the right.
+        slope: ``[K, B]``, the part of the cost that depends on λ.
         bend: ``[d]``, second differences of D^q.
     """
 
@@ -32,12 +32,20 @@ class CutProblem(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """d, the number of levels above 0."""
+        """The number d of levels above 0."""
         return self.base.shape[1]
 
 
 def problem_energy(problem: CutProblem, levels: Tensor) -> Tensor:
-    """Return ``[K, B]``: the energy of ``levels [K, B, rows, columns]``, 0 for a mask of 0."""
+    """Compute the energy of masks; the energy of a zero mask is 0.
+
+    Args:
+        problem: The energies.
+        levels: ``[K, B, rows, columns]``.
+
+    Returns:
+        ``[K, B]`` int64.
+    """
     levels, d = levels.to(torch.int64), problem.steps
     reached = levels.unsqueeze(2) > torch.arange(d, device=levels.device)[:, None, None]
     unary = ((problem.base - problem.slope[:, :, None, None, None]) * reached).flatten(2).sum(2)

@@ -1,14 +1,14 @@
-"""Masks in torch on any device, all pairs and all K at once, with a proof for each of them.
+"""Masks in torch on any device, for all pairs and all K at once, each with an optimality proof.
 
-Node (p, i) of the level graph says "block i is above level p" and costs base − slope. An arc from
-(p, i) to (q, j), q ≤ p, costs bend[p − q] · weight if the neighbors i and j have the first and lack
-the second. All nodes share the slope, so the cuts for all λ are thresholds of one function
-(Hochbaum 2001; Chambolle and Darbon 2009)
+Taking node (p, i) of the level graph means "block i is above level p" and costs base − slope. For
+neighbors i and j, the arc from (p, i) to (q, j), q ≤ p, costs bend[p − q] · weight if (p, i) is
+taken and (q, j) is not. All nodes share the slope, so the cuts for all λ are thresholds of one
+function (Hochbaum 2001; Chambolle and Darbon 2009)
 
     u = argmin ½‖u + base‖² + Σ_arcs capacity · max(u_a − u_b, 0),    (p, i) is taken ⇔ u > −slope.
 
-Its dual is a projection: flows z within their capacities, u = −base − div z. For any z,
-Σ min(0, −slope − u) is a lower bound of the energy, so the flow proves the mask or bounds its gap.
+The dual is a projection onto flows z within their capacities, with u = −base − div z. For any z,
+Σ min(0, −slope − u) is a lower bound of the energy. A flow thus proves a mask or bounds its gap.
 """
 
 from math import frexp
@@ -24,17 +24,18 @@ ITERATIONS_PER_PROOF = 25
 ITERATIONS_PER_RESTART_CHECK = 5
 MAX_ITERATIONS = 4000
 BYTES = 110
-"""Memory for a pair, a block and two levels."""
+"""Memory per pair, block and pair of levels."""
 MAX_FLOW_BITS = 20
-"""Bits behind the point when flows are rounded for a proof."""
+"""Maximum number of fractional bits when flows are rounded for a proof."""
 
 
 class Certified(NamedTuple):
     """Masks with proofs, on the CPU.
 
     Flows are rounded to fixed-point numbers within their capacities, and bounds and energies are
-    integers: a proof does not depend on floating point. A gap below 1 proves the energy optimal. If
-    every node taken is above its threshold by more than the gap, the mask is the smallest.
+    integers, so proofs do not depend on floating-point rounding. A gap below 1 proves that the
+    energy is minimal. If every taken node exceeds its threshold by more than the gap, the mask is
+    the smallest minimizer.
 
     Args:
         levels: ``[K, B, rows, columns]`` uint8.
@@ -55,14 +56,14 @@ def rof_levels(
 ) -> Certified:
     """Find the smallest optimal masks by accelerated projected gradient on the dual.
 
-    Pairs are solved in groups that fit into a gigabyte, and leave the iteration once their K masks
-    are proven. The K masks of a pair are thresholds of one function and nest in λ whether proven or
-    not. Without float64 (MPS) the proofs are as strict, but a mask with a node within 2·10⁻⁶ of the
-    largest cost of its threshold counts as tied and stays unproven.
+    Pairs are solved in groups that fit into one gigabyte. A pair is finished once its K masks are
+    proven. The masks of a pair are thresholds of one function, so they nest in λ even if unproven.
+    Without float64 (MPS), proofs are equally strict, but more masks stay unproven: those with a
+    node closer to its threshold than 2·10⁻⁶ of the largest cost.
 
     Args:
         problem: The energies.
-        device: Where to iterate. None is the problem's device.
+        device: Device to compute on; None uses the problem's device.
         max_iterations: Iterations before unproven masks are returned and logged.
 
     Returns:
@@ -80,9 +81,9 @@ def rof_levels(
         pairs = torch.arange(start, min(start + at_once, batch), device=problem.base.device)
         flow, done = _Flow(_pairs_of(problem, pairs), device), 0
         while len(pairs):
-            some = min(ITERATIONS_PER_PROOF, max_iterations - done)
-            flow.advance(some)
-            done += some
+            iterations = min(ITERATIONS_PER_PROOF, max_iterations - done)
+            flow.advance(iterations)
+            done += iterations
             solved = flow.certified(_pairs_of(problem, pairs))
             for values, part in zip(result, solved, strict=True):
                 values[:, pairs] = part
@@ -97,23 +98,23 @@ def rof_levels(
 
 
 class _Flow:
-    """Flows of all pairs, which are the last axis.
+    """Flows of all pairs; the last axis is the pair.
 
-    ``z[0]`` runs down and ``z[1]`` right, ``[level on this side, level on the other side, …]``. A
-    flow from level p to level q is at least 0 if q < p, at most 0 if q > p (the arc then leads
-    back), of either sign if q = p.
+    ``z[0]`` flows down and ``z[1]`` right. Their first axes are the levels p on the near side and q
+    on the far side. A flow is at least 0 for q < p, at most 0 for q > p, where the arc points back,
+    and has either sign for q = p.
     """
 
     def __init__(self, problem: CutProblem, device: torch.device) -> None:
         dtype = _float_of(device)
         self.low_table, self.high_table = _capacities(problem.bend)
         self.bits, self.unit = _fixed_point(problem, self.high_table - self.low_table)
-        # Where u is flat it is a mean of at most numel integers: what is closer to a threshold than
-        # half the smallest possible distance, or than rounding, is a tie and not taken.
+        # On a flat region, u is a mean of at most numel integers. Nodes closer to the threshold
+        # than half the smallest possible distance, or than rounding errors, are ties: not taken.
         rounding = 16 * torch.finfo(dtype).eps / self.unit
         self.tie = int(max(1 / (2 * problem.base[0].numel()), rounding) * 2**self.bits)
         arcs = max(1, int((self.high_table > self.low_table).sum(1).max()))
-        self.step = 1 / (8 * arcs)  # 1/‖div‖²: a node has ``arcs`` arcs to each of its 4 neighbours
+        self.step = 1 / (8 * arcs)  # 1/‖div‖²: a node has ``arcs`` arcs to each of its 4 neighbors
         self.data = _pairs_last(-problem.base, device, dtype) * self.unit
         weights = [
             _pairs_last(weight, device, dtype) * self.unit
@@ -126,16 +127,16 @@ class _Flow:
         self.pace = torch.ones(len(problem.base), device=device, dtype=dtype)
 
     def advance(self, iterations: int) -> None:
-        """FISTA (Beck and Teboulle 2009), restarted where momentum points uphill.
+        """Run FISTA (Beck and Teboulle 2009), restarted where momentum points uphill.
 
-        The restart is that of O'Donoghue and Candès (2015).
+        The restart rule follows O'Donoghue and Candès (2015).
         """
         spare = [torch.empty_like(z) for z in self.z]
         for count in range(1, iterations + 1):
             u = _minus_divergence(self.data, self.ahead)
             for axis, (ahead, new) in enumerate(zip(self.ahead, spare, strict=True)):
-                here, there = _both_sides(u, axis)
-                torch.sub(here.unsqueeze(1), there.unsqueeze(0), out=new)
+                near, far = _both_sides(u, axis)
+                torch.sub(near.unsqueeze(1), far.unsqueeze(0), out=new)
                 torch.add(ahead, new, alpha=self.step, out=new)
                 torch.clamp(new, self.low[axis], self.high[axis], out=new)
             pace = (
@@ -156,7 +157,7 @@ class _Flow:
             part[:] = [each[..., pairs] for each in part]
 
     def certified(self, problem: CutProblem) -> Certified:
-        """Masks, gaps and proofs by the present flow, for the pairs it holds."""
+        """Compute masks, gaps and proofs from the current flow."""
         device = self.data.device
         flows = []
         for axis, weight in enumerate((problem.down, problem.right)):
@@ -168,7 +169,7 @@ class _Flow:
                 .to(torch.int64)
                 .clamp(low, high)
             )
-            # Saturated arcs get the exact capacity, which rounding to float may have changed.
+            # Saturated arcs get their exact integer capacity, free of float rounding.
             z = torch.where(self.z[axis] >= self.high[axis], high, z)
             flows.append(torch.where(self.z[axis] <= self.low[axis], low, z))
         u = _minus_divergence(_pairs_last(-problem.base, device, torch.int64) << self.bits, flows)
@@ -185,7 +186,7 @@ class _Flow:
         )
 
     def _uphill(self, flows: list[Tensor]) -> Tensor:
-        """The pairs whose step from ``z`` to ``flows`` was against the gradient at ``ahead``."""
+        """Return the pairs whose step from ``z`` to ``flows`` opposes the gradient at ``ahead``."""
         product = torch.zeros_like(self.pace)
         for z, ahead, new in zip(self.z, self.ahead, flows, strict=True):
             product += ((ahead - new) * (new - z)).flatten(0, -2).sum(0)
@@ -193,7 +194,7 @@ class _Flow:
 
 
 def _capacities(bend: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Least and greatest flow between two levels, ``[d, d]``, in units of the border's weight."""
+    """Compute bounds of the flow between two levels, ``[d, d]``, in units of the edge weight."""
     levels = torch.arange(len(bend), device="cpu")
     apart = levels[:, None] - levels
     capacity = torch.tensor(bend, device="cpu")[apart.abs()]
@@ -201,7 +202,7 @@ def _capacities(bend: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def _fixed_point(problem: CutProblem, table: Tensor) -> tuple[int, float]:
-    """Bits behind the point such that sums stay below 2⁶², and a scale to numbers of order 1."""
+    """Return fractional bits that keep sums below 2⁶², and the factor that scales costs to 1."""
     base, slope = problem.base.double().abs(), problem.slope.double().abs()
     total = base.flatten(1).sum(1).max() + base[0].numel() * slope.max()
     largest = base.max()
@@ -218,23 +219,23 @@ def _arc_table(table: Tensor, weight: Tensor) -> Tensor:
 
 
 def _both_sides(u: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Views of ``u [d, rows, columns, B]`` on both sides of every border across ``axis``."""
+    """Return views of ``u [d, rows, columns, B]`` on both sides of every border across ``axis``."""
     length = u.shape[1 + axis] - 1
     return u.narrow(1 + axis, 0, length), u.narrow(1 + axis, 1, length)
 
 
 def _minus_divergence(data: Tensor, flows: list[Tensor]) -> Tensor:
-    """``data`` less what flows out of every node."""
+    """Compute ``data`` minus the net outflow of every node."""
     u = data.clone()
     for axis, z in enumerate(flows):
-        here, there = _both_sides(u, axis)
-        here -= z.sum(1)
-        there += z.sum(0)
+        near, far = _both_sides(u, axis)
+        near -= z.sum(1)
+        far += z.sum(0)
     return u
 
 
 def _float_of(device: torch.device) -> torch.dtype:
-    """Metal has no float64."""
+    """Return float64, or float32 on MPS, which lacks float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 

@@ -26,13 +26,13 @@ Array = np.ndarray[Any, Any]
 Matching = Literal["auto", "exact", "auction"]
 
 MAX_EXACT_POINTS = 512
-"""About 3 ms a pair on one core."""
+"""Largest clouds that the rule ``auto`` matches exactly, for speed."""
 FIRST_EPS, EPS_FACTOR = 0.05, 6.0
-"""ε of the first phase of an auction, and its ratio from phase to phase."""
+"""ε of the first phase of an auction, and the factor between successive phases."""
 EXACT_EPS = 1e-4
-"""ε of the auction before exact augmentation: the fastest."""
+"""ε of the auction that precedes exact augmentation; chosen for speed."""
 MIN_EPS = 1e-9
-"""Below it a bid could be lost in rounding, and the auction would never end."""
+"""Smallest ε: smaller bids could round to 0, and the auction would not terminate."""
 MIN_SIGMA = 1e-6
 INDEX_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -51,24 +51,32 @@ class SageMix(PairMethod):
         m_i = λ_k κ'_i / ((1 − λ_k) κ_i + λ_k κ'_i)
         κ_i = exp(−‖p_i − q‖² / 2σ²),  κ'_i = exp(−‖p'_φ(i) − q'‖² / 2σ²)
 
-    φ assigns the points one to one at the least total distance. The anchor q is a point of x drawn
-    by saliency, q' one of x' drawn by saliency times its distance from q. The target follows the
-    mean of m. Points in the plane, ``[B, N, 2]``, are mixed alike. ``plan`` needs
-    ``saliency [B, N]`` (:func:`point_saliency`) and accepts ``order [B, N]``, a permutation for
-    every pair. The assignment needs numba (``multimix[solvers]``).
+    φ assigns the points one to one and minimizes the total distance. The anchor q is a point of x,
+    drawn with probability proportional to saliency. The anchor q' is a point of x', drawn by
+    saliency times distance from q. The target follows the mean of m.
+
+    ``plan`` needs ``saliency [B, N]`` (:func:`point_saliency`) and accepts ``order [B, N]``, the
+    permutation φ of every pair. Points in the plane, ``[B, N, 2]``, are also supported. The
+    assignment needs numba (``multimix[solvers]``).
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path for every pair, as published, instead of one for the batch.
-        derange: Draw partners without fixed points.
-        sigma: σ in units of the clouds, which should fill the unit sphere. Published: 0.3 for
-            DGCNN, 2.0 for PointNet. ``math.inf`` mixes all points alike.
-        assignment: Rule of :func:`matched_points`.
-        eps: ε of the auction.
-        threads: Maximum number of threads. None is torch's.
+        derange: Draw partners such that no sample is its own partner.
+        sigma: Bandwidth σ of the kernel, for clouds scaled to the unit sphere. Published: 0.3 for
+            DGCNN, 2.0 for PointNet. ``math.inf`` gives all points the share λ_k.
+        assignment: ``exact``, ``auction`` (approximate), or ``auto``, which is exact for up to 512
+            points: see :func:`matched_points`.
+        eps: ε of the auction; smaller values give shorter total distances and take longer.
+        threads: Maximum number of threads; None uses torch's number.
+
+    Example::
+
+        mixed_forward(model, SageMix(k=5, sigma=0.3), clouds, y).loss().backward()
     """
 
     alpha: float = 0.2
@@ -103,7 +111,7 @@ class SageMix(PairMethod):
         check_points(x, "SageMix")
         on_host = downloaded(_checked_saliency(saliency, x), x)
         salient, points = (part.to(torch.float64) for part in on_host)
-        # Drawn for every pair, so that the stream does not depend on the solution.
+        # Draw for every pair, so that the random stream does not depend on the assignment.
         uniform = torch.rand(2, len(x), dtype=torch.float64, generator=generator)
         order = self._order(points, partner) if order is None else checked_order(order, points)
         pair, salient_pair = reordered(points[partner], order), reordered(salient[partner], order)
@@ -115,7 +123,7 @@ class SageMix(PairMethod):
         return PointPlan(partner=partner, size=points.shape[1:2], order=order, share=share)
 
     def _order(self, points: Tensor, partner: Tensor) -> Tensor:
-        """``[B, N]``: the partner's point for each point; the identity for fixed points."""
+        """Match each point to a point of the partner, ``[B, N]``; the identity for fixed points."""
         order = torch.arange(points.shape[1]).repeat(len(points), 1)
         mixed = (partner != torch.arange(len(points))).nonzero().flatten()
         if len(mixed) > 0:
@@ -137,7 +145,7 @@ def point_saliency(
     loss: CleanLoss | None = None,
     output: Output | None = None,
 ) -> Tensor:
-    """Compute how much the loss of a cloud depends on each of its points.
+    """Compute how strongly the loss of a cloud depends on each of its points.
 
         S = sqrt(mean over coordinates of g²),  g = ∂ loss / ∂x
 
@@ -160,7 +168,7 @@ def point_saliency(
 
 
 def _far_and_salient(salient: Tensor, far: Tensor) -> Tensor:
-    """``[B, N]``: saliency times distance, or one of them where the other is 0 everywhere."""
+    """Compute saliency times distance, ``[B, N]``; a factor that is 0 everywhere is ignored."""
     is_salient = (salient > 0).any(1, keepdim=True)
     salient = torch.where(is_salient, salient / salient.amax(1, keepdim=True), 1.0)
     both = salient * far
@@ -179,14 +187,14 @@ def _checked_saliency(saliency: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PointPlan(PairPlan):
-    """Point i moves toward point ``order[i]`` of the partner, by its share of the way.
+    """Moves point i toward point ``order[i]`` of the partner, by the point's share.
 
-    Normals or colors of the points, ``[B, N, …]``, can be mixed by the same plan. A target per
-    point is ``[B, C, N]``, classes before places.
+    The same plan mixes normals or colors of the points, ``[B, N, …]``. A target per point has the
+    shape ``[B, C, N]``.
 
     Args:
         order: ``[B, N]``, a permutation for every pair.
-        share: ``[K, B, N]``, float64.
+        share: ``[K, B, N]`` shares of the partner, float64.
     """
 
     order: Tensor
@@ -209,7 +217,7 @@ class PointPlan(PairPlan):
             )
 
     def _mix(self, z: Tensor) -> Tensor:
-        # Every point is a sample here, whose partner is in another cloud.
+        # Treat every point as a sample whose partner is a point of another cloud.
         n = self.size[0]
         partner = (self.partner.unsqueeze(1) * n + self.order).flatten()
         weight = self.share.reshape(self.k, -1, *[1] * (z.ndim - 2))
@@ -220,31 +228,57 @@ class PointPlan(PairPlan):
 
 
 def drawn_points(weight: Tensor, uniform: Tensor) -> Tensor:
-    """Draw a point of each cloud with probability ∝ ``weight [B, N]``, by ``uniform [B]``.
+    """Draw one point of each cloud with probability proportional to its weight.
 
-    Weights are float64, at least 0 and finite. Where all are 0, points are equally likely.
+    Args:
+        weight: ``[B, N]`` float64, finite and at least 0. If all are 0, points are equally likely.
+        uniform: ``[B]`` uniform numbers in [0, 1).
+
+    Returns:
+        ``[B]`` indices.
     """
     largest = weight.amax(1, keepdim=True)
-    weight = torch.where(largest > 0, weight / largest, 1.0)  # sums of tiny weights would underflow
+    weight = torch.where(largest > 0, weight / largest, 1.0)  # avoids underflow
     summed = weight.cumsum(1)
     place = torch.searchsorted(summed, uniform.unsqueeze(1) * summed[:, -1:], right=True)
     return place.squeeze(1).clamp(max=weight.shape[1] - 1)
 
 
 def taken(values: Tensor, point: Tensor) -> Tensor:
-    """``[B, 1, …]``: one point of each cloud ``values [B, N, …]``."""
+    """Select one point of each cloud.
+
+    Args:
+        values: ``[B, N, …]``.
+        point: ``[B]`` indices.
+
+    Returns:
+        ``[B, 1, …]``.
+    """
     return values[torch.arange(len(values)), point].unsqueeze(1)
 
 
 def reordered(values: Tensor, order: Tensor) -> Tensor:
-    """``[B, N, …]``: ``values`` with point ``order[i]`` at place i of each cloud."""
+    """Reorder the points of each cloud.
+
+    Args:
+        values: ``[B, N, …]``.
+        order: ``[B, N]`` indices.
+
+    Returns:
+        ``[B, N, …]``, with point ``order[i]`` at position i.
+    """
     return values[torch.arange(len(values)).unsqueeze(1), order]
 
 
 def kernel_shares(lam: Tensor, tilt: Tensor) -> Tensor:
-    """λκ' / ((1 − λ)κ + λκ') for ``lam [K, 1 or B]`` and ``tilt [B, N]`` = log κ' − log κ.
+    """Compute λκ' / ((1 − λ)κ + λκ') from logarithms, which do not underflow far from the anchors.
 
-    In logarithms, the share is exact however far a point is from both anchors.
+    Args:
+        lam: ``[K, 1 or B]``.
+        tilt: ``[B, N]``, log κ' − log κ.
+
+    Returns:
+        ``[K, B, N]`` shares of the partner.
     """
     return (lam.logit().unsqueeze(2) + tilt).sigmoid()
 
@@ -265,7 +299,7 @@ def check_points(x: Tensor, method: str) -> None:
 
 
 def checked_order(order: Tensor, points: Tensor) -> Tensor:
-    """Return ``order`` as int64 on the CPU, or raise ValueError."""
+    """Return ``order`` as int64 on the CPU; raise ValueError unless it holds permutations."""
     order = torch.as_tensor(order, device="cpu")
     shape, n = points.shape[:2], points.shape[1]
     if order.shape != shape or order.dtype not in INDEX_DTYPES:
@@ -289,18 +323,18 @@ def matched_points(
     Args:
         points: ``[B, N, d]``, d up to 3.
         points_pair: ``[B, N, d]``.
-        rule: ``exact`` minimizes Σ_i ‖p_i − p'_order(i)‖. ``auction`` comes within N·ε·D of the
-            least sum, D the diagonal of the box around both clouds. ``auto`` is exact for up to 512
-            points.
-        eps: ε.
-        threads: Maximum number of threads. None is torch's.
+        rule: ``exact`` minimizes Σ_i ‖p_i − p'_order(i)‖. ``auction`` exceeds the minimum by at
+            most N·ε·D, where D is the diagonal of the box around both clouds. ``auto`` is exact for
+            up to 512 points.
+        eps: ε of the auction.
+        threads: Maximum number of threads; None uses torch's number.
 
     Returns:
-        ``[B, N]`` int64: point i goes with point ``order[i]`` of ``points_pair``.
+        ``order [B, N]`` int64: point i is matched to point ``order[i]`` of ``points_pair``.
 
     Raises:
         ImportError: If numba is not installed.
-        ValueError: If shapes differ or points are not finite.
+        ValueError: If an option is invalid, shapes differ, or points are not finite.
     """
     check_choice("rule", rule, get_args(Matching))
     check_number("eps", eps, above=0)
@@ -322,9 +356,16 @@ def matched_points(
 
 
 def leaf_order(points: Array, leaf: int) -> Array:
-    """``[pairs, N]``: an order in which each ``leaf`` points in a row are near each other.
+    """Order points such that each leaf of consecutive points is compact.
 
-    ``points [pairs, 3, N]`` are halved along their longest side, in whole leaves.
+    Clouds are halved recursively along their longest side, in whole leaves.
+
+    Args:
+        points: ``[pairs, 3, N]``.
+        leaf: Points per leaf.
+
+    Returns:
+        ``[pairs, N]`` indices.
     """
     pairs, _, n = points.shape
     order = np.tile(np.arange(n), (pairs, 1))
@@ -344,11 +385,16 @@ def leaf_order(points: Array, leaf: int) -> Array:
 
 
 def leaf_tiles(points: Array, place: Array, leaf: int) -> tuple[Array, Array]:
-    """Coordinates and bounds of the leaves of ``points [pairs, 3, N]`` in the order ``place``.
+    """Arrange points in leaves and compute the bounds of the leaves.
+
+    Args:
+        points: ``[pairs, 3, N]``.
+        place: ``[pairs, N]``, the result of :func:`leaf_order`.
+        leaf: Points per leaf.
 
     Returns:
-        ``[pairs, leaves, 4, leaf]``, the coordinates and prices of 0, infinite where the last leaf
-        has no more points, and ``[pairs, 2, 3, leaves]``, the bounds of every leaf.
+        ``[pairs, leaves, 4, leaf]``, coordinates and a price of 0 (all infinite where the last leaf
+        is padded), and ``[pairs, 2, 3, leaves]``, lower and upper bounds of the leaves.
     """
     pairs, _, n = points.shape
     count = -(-n // leaf)
@@ -362,20 +408,20 @@ def leaf_tiles(points: Array, place: Array, leaf: int) -> tuple[Array, Array]:
 
 
 def _scaled(points: Tensor, points_pair: Tensor) -> tuple[Array, Array]:
-    """Both clouds as ``[B, 3, N]``, moved and scaled into one box of diagonal 1."""
+    """Return both clouds as ``[B, 3, N]``, moved and scaled into one box of diagonal 1."""
     both = torch.stack([points.detach(), points_pair.detach()]).to("cpu", torch.float64)
     if not bool(torch.isfinite(both).all()):
         raise ValueError("points must be finite to be matched, got NaN or infinity")
     low = both.amin((0, 2), keepdim=True)
     diagonal = (both.amax((0, 2), keepdim=True) - low).norm(dim=3, keepdim=True)
-    # Squares of points that are very close would underflow without scaling.
+    # Scaling avoids underflow in squared distances of very close points.
     both = (both - low) / diagonal.clamp(min=torch.finfo(torch.float64).tiny)
     both = torch.nn.functional.pad(both, (0, 3 - both.shape[3])).transpose(2, 3).contiguous()
     return both[0].numpy(), both[1].numpy()
 
 
 def _phases(eps: float) -> Array:
-    """The falling ε of an auction, ``eps`` last."""
+    """Return the decreasing values of ε of an auction; the last is ``eps``."""
     last = max(eps, MIN_EPS)
     count = max(0, math.ceil(math.log(FIRST_EPS / last, EPS_FACTOR)))
     phases: Array = last * EPS_FACTOR ** np.arange(count, -1, -1.0)

@@ -21,17 +21,17 @@ from .momentum import MomentumEncoder
 Average = Literal["pair", "batch"]
 MAX_PLACES = 4096
 MAX_LOGIT = 15.0
-"""Sigmoids of larger logits round to exactly 0 or 1 in float32; masks are strictly between."""
+"""Logits are clamped here: larger ones round to masks of exactly 0 or 1 in float32."""
 UPSAMPLING = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 class MaskNetwork(nn.Module, ABC):
-    """The interface of a SAMix block: features of a batch, and masks from them.
+    """Base class of SAMix blocks, which compute features of a batch and masks from them.
 
     Subclasses define ``features`` and ``mask_logits``.
 
     Args:
-        kappa: Shape of the embedding of ρ (:func:`embedded_share`); None uses ρ itself.
+        kappa: Parameter κ of the embedding of ρ (:func:`embedded_share`); None uses ρ itself.
     """
 
     def __init__(self, *, kappa: float | None = 0.25) -> None:
@@ -41,7 +41,14 @@ class MaskNetwork(nn.Module, ABC):
 
     @abstractmethod
     def features(self, x: Tensor) -> Tensor:
-        """Return ``z [B, C, *places]`` of ``x``, detached."""
+        """Compute the features of samples.
+
+        Args:
+            x: ``[B, C, *size]`` samples.
+
+        Returns:
+            ``[B, C, *places]``, detached.
+        """
 
     @abstractmethod
     def mask_logits(
@@ -51,10 +58,10 @@ class MaskNetwork(nn.Module, ABC):
 
         Args:
             z: ``[B, C, *places]`` features.
-            partner: ``[B]``.
+            partner: ``[B]`` indices.
             own: ``[K, 1 or B]`` factors of the samples' features.
             other: ``[K, 1 or B]`` factors of the partners' features.
-            learning: Keep the graph, and update statistics of batch norm.
+            learning: Keep the graph and update batch-norm statistics.
 
         Yields:
             ``[B, *places]``.
@@ -69,15 +76,15 @@ class MaskNetwork(nn.Module, ABC):
         *,
         learning: bool = False,
     ) -> Tensor:
-        """Compute m = sigmoid(upsample(mask_logits)), z_a = z (1 + ρ̃), z_b = z' (2 − ρ̃).
+        """Compute m = sigmoid(upsample(mask_logits)) from z_a = (1 + ρ̃) z and z_b = (2 − ρ̃) z'.
 
         Args:
             z: ``[B, C, *places]`` features.
             partner: ``[B]``.
             rho: ``[K, 1 or B]`` shares of the sample.
             size: Sides of the masks.
-            learning: Keep the graph and update statistics of batch norm. Otherwise the module does
-                not change, and a step does not depend on the others.
+            learning: Keep the graph and update batch-norm statistics. False leaves the module
+                unchanged and makes steps independent of each other.
 
         Returns:
             ``[K, B, 1, *size]``, float32, in (0, 1): the partner's share.
@@ -107,26 +114,29 @@ class MaskNetwork(nn.Module, ABC):
 
 
 class MixBlock(MaskNetwork):
-    """Attention between all places of a pair, times a value of the partner's places.
+    """Attention between all places of a pair, applied to values of the partner's places.
 
         m = sigmoid(upsample(softmax(q kᵀ / √(C/2)) v))
 
     q and k are linear maps of (z_a, z_b) to C/2 channels, v is a value network of z_b, and z is the
-    output of ``layer`` in a slow copy of ``model``. Linear maps start from N(0, 0.01²).
+    output of ``layer`` in a slow copy of ``model``. Linear maps are initialized from N(0, 0.01²).
 
-    An optimizer trains the weights that require a gradient, which those of the slow copy do not.
-    Call :meth:`update` after each of its steps.
+    Pass the weights that require a gradient to an optimizer; those of the slow copy do not. Call
+    :meth:`update` after each optimizer step.
 
     Args:
         model: The model that is trained.
-        layer: Name of a layer with outputs ``[B, channels, *places]``, with as many axes of places
-            as the input.
-        channels: Channels of ``layer``.
-        kappa: As in :class:`MaskNetwork`.
-        momentum: As in :class:`MomentumEncoder`.
-        last: As in :class:`MomentumEncoder`.
-        steps: As in :class:`MomentumEncoder`.
+        layer: Name of a layer with outputs ``[B, channels, *places]`` that have as many axes as the
+            input.
+        channels: Number of channels of ``layer``.
+        kappa: Parameter κ of the embedding of ρ: see :class:`MaskNetwork`.
+        momentum: Initial momentum of the slow copy: see :class:`MomentumEncoder`.
+        last: Momentum of the slow copy after ``steps`` updates.
+        steps: Number of updates of the schedule; None keeps ``momentum`` constant.
         generator: A CPU generator for initial weights.
+
+    Raises:
+        ValueError: If the model has no such layer, or an option is invalid.
     """
 
     def __init__(
@@ -146,7 +156,7 @@ class MixBlock(MaskNetwork):
         self.channels, half = channels, max(channels // 2, 1)
         self.encoder = MomentumEncoder(model, layer, momentum=momentum, last=last, steps=steps)
         # Linear maps of channels for any number of axes: 1×1 convolutions of flattened places.
-        with torch.random.fork_rng(devices=[]):  # initial weights are drawn again below
+        with torch.random.fork_rng(devices=[]):  # keep torch's stream; weights are drawn below
             self.query = nn.Conv1d(2 * channels, half, 1)
             self.key = nn.Conv1d(2 * channels, half, 1)
             self.value_in = nn.Conv1d(channels, half, 1, bias=False)
@@ -168,7 +178,7 @@ class MixBlock(MaskNetwork):
         return f"MixBlock(layer={layer!r}, channels={self.channels}, kappa={self.kappa})"
 
     def update(self, model: nn.Module) -> None:
-        """Move the slow copy toward ``model``."""
+        """Move the slow copy toward ``model``. Call it after each optimizer step."""
         self.encoder.update(model)
 
     def features(self, x: Tensor) -> Tensor:
@@ -204,14 +214,14 @@ class MixBlock(MaskNetwork):
     def _parts(
         self, linear: nn.Conv1d, flat: Tensor, partner: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """W_a z, W_b z' and the bias: W (a z, b z') = a W_a z + b W_b z', so W is applied once."""
+        """Compute W_a z, W_b z' and the bias once for all K: W (a z, b z') = a W_a z + b W_b z'."""
         assert linear.bias is not None
         first, second = linear.weight.tensor_split(2, 1)
         mapped, mapped_pair = functional.conv1d(flat, first), functional.conv1d(flat, second)
         return mapped, mapped_pair[partner], linear.bias.unsqueeze(1)
 
     def _normalized(self, inner: Tensor, learning: bool) -> Tensor:
-        """Batch norm, by statistics of the batch in training mode; updates them if learning."""
+        """Apply batch norm, with batch statistics in training mode; update them if learning."""
         norm = self.norm
         by_batch = self.training and len(inner) * inner.shape[2] > 1  # one value has no variance
         if learning and by_batch:
@@ -228,12 +238,12 @@ class NewBlock(NewNetwork):
     """The description of a :class:`MixBlock` that ``method.bind(model, images)`` creates.
 
     Args:
-        layer: Name of a layer of the model.
-        kappa: As in :class:`MaskNetwork`.
-        momentum: As in :class:`MomentumEncoder`. None is the published 0.999, or 1 − 50 / updates,
-            at least ½, for fewer than 50,000 updates: otherwise the slow copy would stay near the
-            initial weights.
-        last: As in :class:`MomentumEncoder`.
+        layer: Name of the layer of the model that provides the features.
+        kappa: Parameter κ of the embedding of ρ: see :class:`MaskNetwork`.
+        momentum: Initial momentum of the slow copy. None uses the published 0.999, and
+            max(½, 1 − 50 / updates) for fewer than 50,000 updates; otherwise the slow copy would
+            stay near the initial weights.
+        last: Final momentum of the slow copy.
     """
 
     layer: str
@@ -273,7 +283,7 @@ class FixedBlock(MaskNetwork):
     difference of z_b from its mean. Features are means over channels and cells.
 
     Args:
-        kappa: As in :class:`MaskNetwork`.
+        kappa: Parameter κ of the embedding of ρ: see :class:`MaskNetwork`.
         cell: Places per side of a cell.
         sharpness: Scale of the logits.
     """
@@ -307,7 +317,7 @@ class FixedBlock(MaskNetwork):
 def embedded_share(rho: Tensor, kappa: float | None) -> Tensor:
     """Compute ρ̃ = (4/3 ρ³ − 2 ρ² + (κ + 1) ρ) / (κ + 1/3).
 
-    It rises, keeps 0, ½ and 1, and is flat around ½ for small κ.
+    The function is increasing, maps 0, ½ and 1 to themselves, and is flat around ½ for small κ.
 
     Args:
         rho: Shares of the sample.
@@ -353,9 +363,9 @@ def mask_loss(
     Args:
         mask: ``[B, 1, *size]``.
         rho: ``[1 or B]``.
-        slack: Deviation of the mean from ρ that costs nothing.
+        slack: Deviation of the mean from ρ that is not penalized.
         variance: Weight of the variance.
-        average: ``pair`` averages over the masks, ``batch`` treats all masks as one.
+        average: ``pair`` averages the loss over masks, ``batch`` treats all masks as one.
 
     Returns:
         A scalar.

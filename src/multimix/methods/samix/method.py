@@ -60,34 +60,35 @@ from .block import (
 class SAMix(PairMethod):
     """SAMix: x̂_k = (1 − m_k) ⊙ x + m_k ⊙ x', where ``block`` computes m_k for ρ_k = 1 − λ_k.
 
-    The label is (1 − λ_k) y + λ_k y' for any mask. The loss of :func:`multimix.mixed_forward` adds
-    ``clean_weight`` times the loss of the clean batch and, with ``train_block``, the loss of the
-    block on its own draw (π, ρ): the cross-entropy of its slow copy on a mixed batch plus
-    ``mask_weight`` times :func:`.block.mask_loss`. One ``backward`` trains both: the model by the
-    first two terms, the block by the last. :class:`multimix.Mix` works without both terms.
+    The label is (1 − λ_k) y + λ_k y' for any mask. The loss adds ``clean_weight`` times the loss of
+    the clean batch and, with ``train_block``, the loss of the block. The block's loss is the
+    cross-entropy of its slow copy on a separately drawn mixed batch, plus ``mask_weight`` times
+    :func:`.block.mask_loss`. One ``backward`` trains model and block. :class:`multimix.Mix` needs
+    ``train_block=False`` and ``clean_weight=0``.
 
-    ``plan`` also takes ``features [B, C, *places]`` of the block's slow copy.
+    ``plan`` also accepts ``features [B, C, *places]`` of the block's slow copy.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
+        derange: Draw partners such that no sample is its own partner.
         block: A mask network such as :class:`.block.MixBlock`, or its description
-            :class:`.block.NewBlock`, for ``bind``.
-        margin: Steps with λ or 1 − λ of at most ``margin`` are plain mixup.
-        rescale_p: Probability that masks are rescaled to a mean of λ_k.
+            :class:`.block.NewBlock`, which ``bind`` turns into a network.
+        margin: Use input mixup for steps where λ or 1 − λ is at most ``margin``.
+        rescale_p: Probability that masks are rescaled to the mean λ_k.
         monotone: Take the cumulative maximum over k, so that masks nest.
         train_block: Add the loss of the block.
         clean_weight: Weight of the clean loss.
-        mask_weight: Weight of the mask loss.
-        mask_slack: ``slack`` of the mask loss.
-        variance_weight: ``variance`` of the mask loss.
-        mask_average: ``average`` of the mask loss.
-        eta: Train the block by the binary cross-entropy of each class, in which classes outside the
-            pair have this weight. None uses the cross-entropy.
+        mask_weight: Weight of the mask loss in the loss of the block.
+        mask_slack: Deviation of a mask's mean from its λ that the mask loss does not penalize.
+        variance_weight: Weight of the masks' variance, which the mask loss rewards.
+        mask_average: ``pair`` computes the mask loss per mask, ``batch`` over all masks as one.
+        eta: If set, the block is trained by binary cross-entropy per class, and η is the weight of
+            the classes outside the pair. None uses cross-entropy.
 
     Example::
 
@@ -148,7 +149,11 @@ class SAMix(PairMethod):
         return bound
 
     def after_step(self, model: nn.Module) -> None:
-        """Move the block's slow copy toward the model."""
+        """Move the block's slow copy toward the model.
+
+        Args:
+            model: The model that is trained.
+        """
         if self.train_block and isinstance(self.block, MixBlock):
             self.block.update(model)
 
@@ -186,14 +191,16 @@ class SAMix(PairMethod):
         generator: Generator,
         output: Output | None = None,
     ) -> Tensor:
-        """Compute the loss of the block on its own draw (π, ρ). Gradients reach only the block.
+        """Compute the loss of the block on a separate draw of partners and ρ.
+
+        Gradients reach only the block.
 
         Args:
             x: ``[B, C, *size]`` samples.
             y: Class indices ``[B]`` or probabilities ``[B, C]``.
             features: ``[B, C, *places]`` of the slow copy.
             generator: A CPU generator.
-            output: Where the model's result holds the logits.
+            output: Selects the logits if the model returns more.
 
         Returns:
             A scalar.
@@ -231,7 +238,7 @@ class SAMix(PairMethod):
     ) -> PairPlan:
         check_spatial(x, "SAMix")
         assert isinstance(self.block, MaskNetwork)
-        # Always drawn: later draws then do not depend on the options.
+        # Always draw, so that later draws do not depend on the options.
         uniform = torch.rand(self.rows(x, lam), generator=generator, dtype=torch.float64)
         is_plain = (lam <= self.margin) | (lam >= 1 - self.margin)
         is_rescaled = uniform < self.rescale_p
@@ -254,7 +261,7 @@ class SAMix(PairMethod):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnedPlan(MaskPlan):
-    """Masks whose means differ from the labels' λ.
+    """Masks whose means may differ from the λ of the target.
 
     Args:
         coefficient: ``[K, 1 or B]``, the partner's share of the target.

@@ -15,15 +15,18 @@ from ...core.logits import Output, logits_of
 class MomentumEncoder(nn.Module):
     """A slow copy of a model: w ← m_t w + (1 − m_t) w_model at each :meth:`update`.
 
-    Statistics of batch norm are averaged like weights, integers are copied. The copy stays in
-    evaluation mode. ``state_dict`` holds everything.
+    Batch-norm statistics are averaged like weights; integer buffers are copied. The copy stays in
+    evaluation mode. ``state_dict`` holds the copy and the number of updates.
 
     Args:
         model: The model to copy.
         layer: Name of the layer whose output :meth:`features` returns.
-        momentum: m_0.
-        last: Momentum after ``steps`` updates, reached along half a cosine.
-        steps: Number of updates. None keeps ``momentum`` constant.
+        momentum: Initial momentum m_0.
+        last: Momentum after ``steps`` updates, reached by a cosine schedule.
+        steps: Number of updates of the schedule. None keeps ``momentum`` constant.
+
+    Raises:
+        ValueError: If the model has no such layer or cannot be copied, or an option is invalid.
     """
 
     updates: Tensor
@@ -54,7 +57,7 @@ class MomentumEncoder(nn.Module):
             ) from error
         values = copied.state_dict().values()
         if any(value.dtype in (torch.float16, torch.bfloat16) for value in values):
-            copied.float()  # half precision would lose a step of a thousandth
+            copied.float()  # steps of 0.001 would vanish in half precision
         self.copy = copied.requires_grad_(False).eval()
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
@@ -85,7 +88,7 @@ class MomentumEncoder(nn.Module):
             model: The model that was copied.
 
         Raises:
-            ValueError: If its weights have other names or shapes.
+            ValueError: If names or shapes of its weights differ from the copy's.
         """
         copied, current = _values(self.copy), _values(unwrapped(model)[0])
         shapes = ({name: value.shape for name, value in part.items()} for part in (copied, current))
@@ -114,7 +117,7 @@ class MomentumEncoder(nn.Module):
                 floating-point tensor.
         """
         with captured(self.copy, self.layer, copy=True) as outputs:
-            # A copy, because the first layer may work in place.
+            # Clone, because the first layer may modify its input in place.
             run(self.copy, self._cast(x).clone(), f"{len(x)} clean samples")
         (z,) = outputs
         if not isinstance(z, Tensor) or not z.is_floating_point():
@@ -129,7 +132,7 @@ class MomentumEncoder(nn.Module):
 
         Args:
             x: ``[B, …]`` samples.
-            output: Where the model's result holds the logits.
+            output: Selects the logits if the model returns more.
 
         Returns:
             ``[B, C]`` in float32 or better.
@@ -147,5 +150,5 @@ class MomentumEncoder(nn.Module):
 
 
 def _values(model: nn.Module) -> dict[str, Tensor]:
-    """Weights and statistics by name; tied ones once, since they would move twice."""
+    """Return weights and buffers by name. Tied weights appear once, so they are updated once."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -20,7 +20,7 @@ from ..base import NewNetwork
 
 EPS = 1e-5
 SAME_CLASS = 2.0
-"""Distance of a class from itself, as in the published code; it would be 0."""
+"""Distance of a class from itself in the published code; the formula gives 0."""
 
 
 @runtime_checkable
@@ -28,16 +28,16 @@ class EncoderDecoder(Protocol):
     """Maps images ``[B, C, H, W]`` to features ``[B, F, h, w]``, and features to images."""
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return the features of images."""
+        """Map images ``[B, C, H, W]`` to features ``[B, F, h, w]``."""
         ...
 
     def decode(self, features: Tensor) -> Tensor:
-        """Return images from features."""
+        """Map features ``[B, F, h, w]`` to images."""
         ...
 
 
 def style_of(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute mean and deviation √(unbiased variance + 1e−5) of every channel.
+    """Compute the mean and the deviation √(unbiased variance + 1e−5) of every channel.
 
     Args:
         features: ``[B, F, h, w]``.
@@ -45,7 +45,7 @@ def style_of(features: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Two tensors ``[B, F, 1, 1]``.
     """
-    # A single place has no unbiased variance; it counts as constant.
+    # A single place has no unbiased variance; use a variance of 0.
     correction = 1 if features.shape[2:].numel() > 1 else 0
     variance, mean = torch.var_mean(features, dim=(2, 3), correction=correction, keepdim=True)
     return mean, (variance + EPS).sqrt()
@@ -74,6 +74,10 @@ class StylePair:
         decoder: Maps features to images.
         taps: Positions in an ``nn.Sequential`` encoder after which styles are compared
             (:meth:`layers`).
+
+    Raises:
+        TypeError: If ``encoder`` or ``decoder`` is not a module.
+        ValueError: If a tap is not a position in the encoder.
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, taps: tuple[int, ...] = ()) -> None:
@@ -156,7 +160,7 @@ def check_pair(pair: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StyleSpace:
-    """A pair for normalized images of any size.
+    """An encoder-decoder pair for normalized images of any size.
 
     Images are denormalized and resized for the encoder; decoded images are resized and normalized
     again.
@@ -165,7 +169,7 @@ class StyleSpace:
         pair: Encoder and decoder.
         mean: Mean by which images were normalized: a number, or one per channel.
         std: Standard deviation by which images were normalized.
-        side: Shorter side for the encoder; None keeps the size.
+        side: Length to which the shorter side is resized for the encoder; None keeps the size.
         clamp: Clamp decoded images to [0, 1].
     """
 
@@ -185,7 +189,7 @@ class StyleSpace:
             ``[B, F, h, w]``, in float32 or better, detached.
 
         Raises:
-            ValueError: If the pair returns another shape.
+            ValueError: If the pair returns features of the wrong shape.
         """
         with torch.no_grad(), full_precision(x):
             features = self.pair.encode(self.inward(float32_or_better(x.detach())))
@@ -199,13 +203,13 @@ class StyleSpace:
 
         Args:
             features: ``[B, F, h, w]``.
-            like: ``[B, C, H, W]`` images whose size, normalization and precision the result has.
+            like: ``[B, C, H, W]`` images that define the size and precision of the result.
 
         Returns:
             ``[B, C, H, W]``, in float32 or better, detached.
 
         Raises:
-            ValueError: If the pair returns another shape.
+            ValueError: If the pair returns images of the wrong shape.
         """
         with torch.no_grad(), full_precision(like):
             images = self.pair.decode(features)
@@ -226,7 +230,7 @@ class StyleSpace:
             x: ``[B, C, H, W]``.
 
         Returns:
-            ``[B, S]``.
+            ``[B, S]``, the S statistics of each image.
         """
         with torch.no_grad(), full_precision(x):
             images = self.inward(float32_or_better(x.detach()))
@@ -259,10 +263,14 @@ def resized(images: Tensor, size: torch.Size) -> Tensor:
 
 
 class ClassDistances:
-    """Distances between the styles of classes, compared by value.
+    """Distances between the styles of classes. Instances are compared by value.
 
     Args:
         values: ``[C, C]``, finite and at least 0.
+
+    Raises:
+        TypeError: If ``values`` is not a tensor.
+        ValueError: If ``values`` has the wrong shape, or is negative or not finite somewhere.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -276,10 +284,10 @@ class ClassDistances:
         self.values = values
 
     def between(self, label: Tensor, label_pair: Tensor) -> Tensor:
-        """Return the distances between two rows of labels.
+        """Return the distances between the classes of samples and of their partners.
 
         Args:
-            label: Class indices ``[B]``, or probabilities ``[B, C]``, for the mean distance.
+            label: Class indices ``[B]``, or probabilities ``[B, C]`` for expected distances.
             label_pair: Labels of the partners.
 
         Returns:

@@ -17,7 +17,7 @@ from .adain import StylePair, adain, resized
 def small_style_pair(
     channels: int = 3, width: int = 16, *, generator: Generator | None = None
 ) -> StylePair:
-    """Create an untrained pair with features of half the side.
+    """Create an untrained pair whose features have half the side of the images.
 
     Args:
         channels: Channels of the images.
@@ -31,7 +31,7 @@ def small_style_pair(
 
     def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
         options = {"stride": stride, "padding": 1, "padding_mode": "replicate", "device": "cpu"}
-        # Without torch's initialization, which would draw from its global stream.
+        # skip_init, because torch's initialization draws from the global stream.
         layer: nn.Module = nn.utils.skip_init(  # type: ignore[no-untyped-call]
             nn.Conv2d, inputs, outputs, 3, **options
         )
@@ -68,11 +68,11 @@ def train_style_pair(
     E(D(t)) ≈ t = AdaIN(f, f').
 
     Args:
-        images: ``[N, C, H, W]``, floating point, at least 2. If they are normalized, the method
-            needs no ``mean`` and ``std``.
+        images: ``[N, C, H, W]``, floating point, N ≥ 2. If they are normalized, omit ``mean`` and
+            ``std`` of the method.
         steps: Number of optimizer steps, at least 2.
         batch: Images per step.
-        width: As in :func:`small_style_pair`.
+        width: Half the number of channels of the features.
         rate: Learning rate of Adam.
         generator: A CPU generator for weights and batches.
 
@@ -80,7 +80,7 @@ def train_style_pair(
         The pair, on the device of ``images``.
 
     Raises:
-        ValueError: If ``images`` or ``steps`` does not fit.
+        ValueError: If ``images`` or ``steps`` is invalid.
 
     Example::
 
@@ -117,10 +117,10 @@ class NewPair(NewNetwork):
     """The description of a pair that ``method.bind(model, images)`` trains on the images.
 
     Args:
-        width: As in :func:`train_style_pair`.
-        steps: As in :func:`train_style_pair`.
-        batch: As in :func:`train_style_pair`.
-        rate: As in :func:`train_style_pair`.
+        width: Half the number of channels of the features.
+        steps: Number of optimizer steps, at least 2.
+        batch: Images per step.
+        rate: Learning rate of Adam.
     """
 
     width: int = 16
@@ -129,8 +129,8 @@ class NewPair(NewNetwork):
     rate: float = 5e-3
 
     def __post_init__(self) -> None:
-        for name, least in (("width", 1), ("steps", 2), ("batch", 1)):
-            check_whole(name, getattr(self, name), least)
+        for name, minimum in (("width", 1), ("steps", 2), ("batch", 1)):
+            check_whole(name, getattr(self, name), minimum)
         check_number("rate", self.rate, above=0)
 
     def make(
@@ -168,15 +168,15 @@ class IdentityPair:
 
 @dataclass(frozen=True)
 class SketchPair:
-    """A pair that needs no data: it trains on synthetic images in [0, 1] at first use.
+    """A pair that needs no data: at first use it trains on synthetic images in [0, 1].
 
     Training takes seconds, once per process. The same options give the same pair.
 
     Args:
         channels: Channels of the images.
         side: Side of the synthetic images. The pair takes images of any size.
-        width: As in :func:`train_style_pair`.
-        steps: As in :func:`train_style_pair`.
+        width: Half the number of channels of the features.
+        steps: Number of optimizer steps, at least 2.
         seed: Seed of images, weights and batches.
     """
 
@@ -251,13 +251,13 @@ def _trained_sketch(options: SketchPair, device: str) -> StylePair:
 
 
 def _pair_loss(pair: StylePair, x: Tensor, x_pair: Tensor, stylize: bool) -> Tensor:
-    """Reconstruction errors relative to variances, so that scales do not matter."""
+    """Compute reconstruction errors relative to variances, independent of scale."""
     features = pair.encode(x)
     loss = mse_loss(resized(pair.decode(features), x.shape[2:]), x) / _variance(x)
     if stylize:
         mixed = adain(features, pair.encode(x_pair))
-        again = pair.encode(resized(pair.decode(mixed), x.shape[2:]))
-        loss = loss + mse_loss(again, mixed) / _variance(mixed)
+        encoded = pair.encode(resized(pair.decode(mixed), x.shape[2:]))
+        loss = loss + mse_loss(encoded, mixed) / _variance(mixed)
     return loss
 
 

@@ -50,35 +50,41 @@ Gamma = Literal["beta", "auto"]
 class StyleCutMix(StyleMethod):
     """StyleCutMix: (1 − λ^s_k) x + λ^s_k g inside box k, λ^s_k x' + (1 − λ^s_k) g' outside.
 
-    g = γ x + (1 − γ) D(AdaIN(f, f')), and g' with both images exchanged. The box holds x: its sides
-    are √(1 − λ^c_k) of the image's around one center. With c_k the share outside the box, the
-    partner's share of the label is r c_k + (1 − r) (γ c_k + (1 − γ) λ^s_k). γ = 1 is CutMix.
+    g = γ x + (1 − γ) D(AdaIN(f, f')), and g' is g with the images exchanged. Box k shows x. Its
+    sides are √(1 − λ^c_k) times those of the image, around one center for all k. c_k is the area
+    outside the box. The partner's share of the label is r c_k + (1 − r) (γ c_k + (1 − γ) λ^s_k).
+    γ = 1 is CutMix.
 
     With ``gamma="auto"``, ``plan`` needs ``label``, class indices ``[B]`` or probabilities
     ``[B, C]``, which :func:`multimix.mixed_forward` and ``Mix(…, model=)`` pass.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        pair: Encoder and decoder.
-        content_weight: r, the content's share of the label.
+        derange: Draw partners such that no sample is its own partner.
+        pair: Object with ``encode(x)`` and ``decode(features)``, or its description ``NewPair()``.
+        content_weight: Weight r of the content in the label.
         tie: Use one path for content and style.
-        style_order: ``free`` or ``sorted``.
+        style_order: ``free`` shuffles the shares of the style over k, ``sorted`` keeps them
+            ascending.
         mean: Mean by which x was normalized.
         std: Standard deviation by which x was normalized.
-        side: Shorter side for the pair; None keeps the size.
+        side: Resize images to this shorter side for the pair, and back. None keeps their size.
         clamp: Clamp decoded images to [0, 1].
-        gamma: γ in [0, 1]; ``beta`` draws it from Beta(``gamma_alpha``, ``gamma_alpha``); ``auto``
-            is tanh(D / ``delta``), D the distance of the pair's classes.
-        gamma_alpha: Parameter of the law of γ.
-        delta: Scale of the distances.
-        distances: Distances between classes, from :func:`.adain.class_distances`.
-        box: ``clip`` or ``shift``, as in :class:`multimix.CutMix`.
-        grid: ``continuous`` or ``integer``, as in :class:`multimix.CutMix`.
+        gamma: Share γ in [0, 1] of pixels that are not stylized. ``beta`` draws γ from
+            Beta(``gamma_alpha``, ``gamma_alpha``). ``auto`` uses tanh(D / ``delta``), where D is
+            the distance between the classes of the pair.
+        gamma_alpha: Parameter of the Beta distribution of γ, for ``beta``.
+        delta: Scale of the distances, for ``auto``.
+        distances: Distances between classes, for ``auto``: see :func:`.adain.class_distances`.
+        box: ``clip`` clips boxes at the border, ``shift`` moves them inside: see
+            :class:`multimix.CutMix`.
+        grid: ``continuous`` or ``integer`` centers and sides of boxes: see
+            :class:`multimix.CutMix`.
     """
 
     gamma: float | Gamma = "beta"
@@ -138,7 +144,7 @@ class StyleCutMix(StyleMethod):
     def _gamma(
         self, rows: int, partner: Tensor, label: Tensor | None, generator: Generator
     ) -> Tensor:
-        """γ ``[1 or B]``, shared by all K."""
+        """Return γ ``[1 or B]``, shared by all K."""
         if self.gamma == "beta":
             return sample_path(1, self.gamma_alpha, rows=rows, generator=generator)[0]
         if self.gamma == "auto":
@@ -193,12 +199,12 @@ class StyledBoxPlan(PairPlan):
 
     @property
     def _style_weight(self) -> Tensor:
-        """The share of the label that follows the style, not the box."""
+        """The share of the label that depends on the style instead of the box."""
         return (1 - self.content_weight) * (1 - self.gamma)
 
     @staticmethod
     def _label_share(content: Tensor, style_weight: Tensor, style: Tensor) -> Tensor:
-        # Both products rise with k, so rounding keeps the order.
+        # Both products increase with k, so rounding preserves the order.
         return (1 - style_weight) * content + style_weight * style
 
     def _places(self) -> Tensor:

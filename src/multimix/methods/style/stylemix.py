@@ -19,25 +19,26 @@ from .small_pair import IdentityPair, NewPair
 
 @dataclass(frozen=True, kw_only=True)
 class StyleMethod(PairMethod):
-    """What StyleMix and StyleCutMix share: an encoder and decoder, and two paths.
+    """Base class of StyleMix and StyleCutMix: an encoder-decoder pair and two paths.
 
-    λ^c_1 < … < λ^c_K is the partner's share of the content, λ^s_1 … λ^s_K of the style, drawn by
-    the same law. A ``lam`` passed to ``plan`` serves as both, unless ``style_lam`` is passed. No
-    gradient flows through the pair.
+    λ^c_1 < … < λ^c_K are the partner's shares of the content, λ^s_1 … λ^s_K those of the style.
+    Both have the same distribution. A ``lam`` passed to ``plan`` sets both, unless ``style_lam`` is
+    passed. No gradient flows through the pair.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
+        derange: Draw partners such that no sample is its own partner.
         pair: An object with ``encode(x)`` and ``decode(features)``, for images in [0, 1], or the
             description ``NewPair()`` of one.
-        content_weight: r: the label follows the content by r and the style by 1 − r.
+        content_weight: Weight r of the content in the label; the style has 1 − r.
         tie: Use one path for content and style.
-        style_order: ``free`` shuffles the styles' shares, so that content and style are independent
-            at every step, as published. ``sorted`` lets them, and labels, ascend.
+        style_order: ``free`` shuffles the shares of the style, so that content and style are
+            independent at every step, as published. ``sorted`` keeps them and labels ascending.
         mean: Mean by which x was normalized.
         std: Standard deviation by which x was normalized.
         side: Resize images to this shorter side for the pair, and back. None keeps their size.
@@ -70,7 +71,7 @@ class StyleMethod(PairMethod):
 
     @property
     def space(self) -> StyleSpace:
-        """The pair as the method uses it, for :func:`.adain.class_distances`."""
+        """The pair with the method's normalization and size, for :func:`.adain.class_distances`."""
         pair: Any = self.pair
         return StyleSpace(pair=pair, mean=self.mean, std=self.std, side=self.side, clamp=self.clamp)
 
@@ -97,7 +98,7 @@ class StyleMethod(PairMethod):
         if x.ndim != 4:
             name = type(self).__name__
             raise ValueError(f"{name} needs x to be images [B, C, H, W], got shape {list(x.shape)}")
-        check_pair(self.pair)  # a module may have been put back into training mode
+        check_pair(self.pair)  # a module may be back in training mode
         style_lam = lam if style_lam is None else style_lam
         return super().draw(
             x, generator=generator, partner=partner, lam=lam, style_lam=style_lam, **given
@@ -119,7 +120,10 @@ class StyleMethod(PairMethod):
             generator: A CPU generator.
 
         Returns:
-            λ^s ``[K, 1 or B]``: the caller's, ``lam`` if the paths are tied, or drawn.
+            λ^s ``[K, 1 or B]``: ``style_lam`` if passed, ``lam`` if paths are tied, else drawn.
+
+        Raises:
+            ValueError: If ``style_lam`` is invalid or has another number of steps than ``lam``.
         """
         if style_lam is not None:
             path = checked_path(style_lam, len(x))
@@ -157,24 +161,31 @@ class StyleMix(StyleMethod):
     """StyleMix: x̂_k = D(t f + t' f' + c AdaIN(f, f') + s AdaIN(f', f)), f = E(x).
 
     The partner has λ^c_k of the content and λ^s_k of the style. The weights are at least 0 and sum
-    to 1; t, which the two shares leave open, is drawn uniformly, once for all K. The partner's
-    share of the label is r λ^c_k + (1 − r) λ^s_k. Options are those of :class:`StyleMethod`.
+    to 1, which leaves t free: it is drawn uniformly, once for all K. The partner's share of the
+    label is r λ^c_k + (1 − r) λ^s_k.
 
     Args:
         k: Number of interpolations per pair.
-        p: Probability that a batch is mixed.
-        alpha: Parameter of Beta(α, α).
-        sampler: How λ is drawn: see :func:`multimix.random.sample_path`.
+        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
+        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
+            ``grid``: see :func:`multimix.random.sample_path`.
         per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners without fixed points.
-        pair: Encoder and decoder.
-        content_weight: r, the content's share of the label.
+        derange: Draw partners such that no sample is its own partner.
+        pair: Object with ``encode(x)`` and ``decode(features)``, or its description ``NewPair()``.
+        content_weight: Weight r of the content in the label; the style has 1 − r.
         tie: Use one path for content and style.
-        style_order: ``free`` or ``sorted``.
+        style_order: ``free`` shuffles the shares of the style over k, ``sorted`` keeps them
+            ascending.
         mean: Mean by which x was normalized.
         std: Standard deviation by which x was normalized.
-        side: Shorter side for the pair; None keeps the size.
+        side: Resize images to this shorter side for the pair, and back. None keeps their size.
         clamp: Clamp decoded images to [0, 1].
+
+    Example::
+
+        method = StyleMix(k=5, pair=load_adain_pair("vgg_normalised.pth", "decoder.pth"))
+        mixed_forward(model, method, x, y).loss().backward()
     """
 
     alpha: float = 0.5
@@ -208,8 +219,8 @@ def feature_weights(content: Tensor, style: Tensor, position: Tensor) -> Tensor:
     Args:
         content: The partner's share of the content.
         style: The partner's share of the style.
-        position: Where the weight of f is between its minimum (0) and maximum (1), which the two
-            shares leave open.
+        position: Weight of f between its minimum (0) and maximum (1), which the two shares leave
+            free.
 
     Returns:
         ``[4, …]``.
@@ -223,7 +234,7 @@ def feature_weights(content: Tensor, style: Tensor, position: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StyledPlan(SharePlan):
-    """D(Σ_s weight_s · feature_s), with the label's share in ``share``.
+    """Decodes Σ_s weight_s · feature_s; ``share`` holds the partner's share of the label.
 
     Args:
         weight: ``[K, 1 or B, 4]`` as in :func:`feature_weights`.
@@ -239,7 +250,7 @@ class StyledPlan(SharePlan):
         f_pair = f[self.partner]
         terms = f, f_pair, adain(f, f_pair), adain(f_pair, f)
         weight = self.weight.to(f.dtype)[..., None, None, None]
-        # One step at a time, because decoders need much memory.
+        # One step at a time, to limit the decoder's memory.
         return stacked([self.space.decode(self._features(w, terms), z) for w in weight], z)
 
     def _mix_places(self, target: Tensor) -> Tensor:

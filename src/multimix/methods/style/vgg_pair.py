@@ -13,12 +13,12 @@ from .adain import StylePair
 
 Step = int | Literal["halve", "double"]
 
-# Channels after each 3 × 3 convolution. Positions in the nn.Sequential are those of the files.
+# Channels after each 3 × 3 convolution. Positions in the nn.Sequential match those in the files.
 ENCODER: tuple[Step, ...] = (64, 64, "halve", 128, 128, "halve", 256, 256, 256, 256, "halve", 512)
 DECODER: tuple[Step, ...] = (256, "double", 256, 256, 256, 128, "double", 128, 64, "double", 64, 3)
 RELU_X_1 = (3, 10, 17, 30)
 BEYOND_RELU_4_1 = 31
-"""Position of the first layer of VGG in the published file that is not used."""
+"""Position of the first unused VGG layer in the published file."""
 MIN_SIDE = 9
 """Features of smaller images would have a side of 1, which reflection padding rejects."""
 
@@ -57,7 +57,7 @@ def adain_decoder() -> nn.Sequential:
 
 
 def load_adain_pair(encoder: str | Path, decoder: str | Path) -> StylePair:
-    """Load the published weights.
+    """Load the published AdaIN weights as a style pair.
 
     Args:
         encoder: Path of ``vgg_normalised.pth``.
@@ -104,7 +104,7 @@ def _load(module: nn.Module, path: str | Path, name: str) -> None:
     if not Path(path).is_file():
         raise FileNotFoundError(f"{name} weights: no file {path}")
     try:
-        # Files that would run code are rejected.
+        # weights_only rejects files that would run code.
         state = torch.load(path, map_location="cpu", weights_only=True)
         if name == "encoder":
             state = {key: state[key] for key in state if _position(key) < BEYOND_RELU_4_1}
