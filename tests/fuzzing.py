@@ -17,7 +17,8 @@ from torch import nn
 
 import multimix as mm
 from multimix.core.checks import NotFiniteError
-from multimix.methods.base import PairMethod, descriptions
+from multimix.methods import PairMethod
+from multimix.methods.base import descriptions
 from multimix.testing import saliency
 
 # As they are now: a long campaign shall not stumble over files that are edited meanwhile.

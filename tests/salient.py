@@ -8,7 +8,7 @@ from torch.utils.data import default_collate
 
 import multimix as mm
 from multimix.core.plan import MaskPlan
-from multimix.methods.clean_loss import CleanLossMethod
+from multimix.methods.path import CleanLossMethod
 from oracles import seeded
 
 CLASSES = 4

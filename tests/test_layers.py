@@ -13,7 +13,7 @@ LAYERS = """
 core
 geometry
 methods
-output distributed
+output distributed batchnorm
 mix warmup testing
 compat
 multimix

@@ -3,6 +3,7 @@
 from typing import Any
 
 from . import distributed, losses, plans, random, registry
+from .batchnorm import recompute_batchnorm
 from .core.hooks import MixingError, MixPoints
 from .core.memory import keep_memory, release_memory
 from .core.saliency import input_saliency
@@ -27,6 +28,7 @@ __all__ = [
     "mixed_parts",
     "plans",
     "random",
+    "recompute_batchnorm",
     "registry",
     "release_memory",
     "warmup",

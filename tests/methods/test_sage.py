@@ -337,7 +337,8 @@ def test_batch_of_one_and_constant_images():
         ({"blur_sigma": 0.0}, "blur_sigma must"),
         ({"search": "blocks"}, "search"),
         ({"saliency_mode": "both"}, "saliency_mode"),
-        ({"saliency_mode": "eval", "update_ratio": 0.5}, "update_ratio=0.5"),
+        ({"saliency_mode": "eval", "update_ratio": 0.5}, "update_ratio"),
+        ({"saliency_mode": "eval", "clean_weight": 1.0}, "clean_weight"),
     ],
 )
 def test_options_that_make_no_sense(options, sentence):

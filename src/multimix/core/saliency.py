@@ -135,7 +135,7 @@ def clean_pass(
         source = x if keep_graph and x.requires_grad else x.detach().requires_grad_()
         logits = _logits(core, source, output, keep_graph=keep_graph, pool=pool)
         if loss is None:
-            value, scale = _cross_entropy(logits, _without_inference(y)), len(x)
+            value, scale = cross_entropy(logits, _without_inference(y)), len(x)
         else:
             value, scale = check_scalar(loss(logits, y)), 1
         gradient = _gradient(value, source, scale=scale, keep_graph=keep_graph)
@@ -265,8 +265,20 @@ def check_classes(y: Tensor, what: str, hint: str) -> None:
         )
 
 
-def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """The mean over the batch; for multi-hot ``y`` the binary one, summed over classes."""
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Compute the mean cross-entropy of the clean batch.
+
+    Args:
+        logits: ``[B, C]``.
+        y: Class indices, probabilities, or multi-hot rows, for the binary cross-entropy summed
+            over classes.
+
+    Returns:
+        A scalar, in float32 or better.
+
+    Raises:
+        ValueError: If the logits do not fit ``y``.
+    """
     logits = float32_or_better(logits)
     fits = logits.ndim == 2 and len(logits) == len(y) and y.shape[1:] in ((), logits.shape[1:])
     if _is_multi_label(y) and fits:

@@ -1,7 +1,8 @@
 """All mixing methods, one file or folder each; :mod:`.registry` finds them by name."""
 
-from .base import Method, PairMethod
+from .base import Method
 from .one_of import OneOf
+from .path import PairMethod
 from .registry import create, register, to_dict
 
 # Made by tools/generate.py: the methods in the order in which they are listed, new ones last.

@@ -11,7 +11,8 @@ from ..core.checks import can_inspect, check_number, check_share, check_whole, i
 from ..core.devices import float32_or_better, full_precision
 from ..core.mixing import mix, stacked
 from ..core.plan import PairPlan, SharePlan, per_sample
-from .base import PairMethod, Traits, checked_layers
+from .base import Traits, checked_layers
+from .path import PairMethod
 from .registry import register
 
 Direction = Literal["coin", "partner", "sample"]
@@ -45,6 +46,7 @@ class AlignMixup(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -87,7 +89,7 @@ class AlignMixup(PairMethod):
     @property
     def traits(self) -> Traits:
         hidden: tuple[str | None, ...] = self.layers if self.input_share < 1 else ()
-        return self._traits._replace(mixes_at=(None, *hidden) if self.input_share > 0 else hidden)
+        return super().traits._replace(mixes_at=(None, *hidden) if self.input_share > 0 else hidden)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         # Always make every draw, so that later draws do not depend on earlier outcomes.

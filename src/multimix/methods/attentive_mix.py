@@ -12,7 +12,7 @@ from ..core.plan import MaskPlan, PairPlan
 from ..core.sampling import check_beta, draw_path
 from ..geometry.grid import block_of, borders_on, spread
 from ..geometry.threshold import nested_masks
-from .base import PairMethod
+from .path import PairMethod
 from .registry import register
 
 
@@ -55,6 +55,7 @@ class AttentiveMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: First parameter of Beta(α, β), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.

@@ -1,36 +1,27 @@
 """The interface of a mixing method.
 
-A method of pairs is a frozen dataclass that derives from :class:`PairMethod` and defines ``build``.
-Keyword-only arguments of ``build`` and ``draw`` become keywords of ``plan``. Those without a
-default, such as ``saliency``, are required.
+A method of pairs is a frozen dataclass that derives from :class:`.path.PairMethod` and defines
+``build``. Keyword-only arguments of ``build`` and ``draw`` become keywords of ``plan``. Those
+without a default, such as ``saliency``, are required.
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Generator, Tensor, nn
 
 from ..core.batch import Batch, MixedBatch
-from ..core.checks import check_batch, check_choice, check_share, check_whole, nearest, plain
+from ..core.checks import check_batch, check_whole, plain
 from ..core.losses import Criterion
-from ..core.plan import PairPlan, Plan, unmixed_plan
+from ..core.plan import Plan, unmixed_plan
 from ..core.saliency import input_saliency
-from ..core.sampling import (
-    Sampler,
-    check_alpha,
-    checked_partner,
-    checked_path,
-    draw_partner,
-    draw_path,
-    make_generator,
-)
+from ..core.sampling import make_generator
 
-Made = TypeVar("Made", bound="PathMethod")
 WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
     "noise": ", which mixed_forward and Mix(…, model=) compute with the model",
@@ -271,147 +262,6 @@ class NewNetwork(ABC):
         Returns:
             The network, which replaces the description in the method.
         """
-
-
-@dataclass(frozen=True, kw_only=True)
-class PathMethod(Method):
-    """A method with K interpolations.
-
-    Args:
-        k: Number of interpolations per sample.
-        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
-    """
-
-    k: int = 1
-    p: float = 1.0
-
-    def __new__(cls: type[Made], *args: object, **options: object) -> Made:
-        example = f"{cls.__name__}(k=5)"
-        if args:
-            raise TypeError(f"options of {cls.__name__} must be keywords, such as {example}")
-        names = cls.__dataclass_fields__
-        for name in options:
-            if name not in names:
-                lower = name.lower() if name.lower() in names else ""
-                hint = f" (did you mean {lower!r}?)" if lower else nearest(name, names)
-                raise TypeError(f"{cls.__name__} has no option {name!r}{hint}")
-        return super().__new__(cls)
-
-    def __post_init__(self) -> None:
-        check_whole("k", self.k)
-        check_share("p", self.p)
-        for name, choices in self._literal_options.items():
-            if getattr(self, name) not in choices:
-                check_choice(name, getattr(self, name), choices)
-
-    def choose(self, *, generator: Generator | None = None) -> Method | None:
-        if self.p == 1:
-            return self
-        draw = torch.rand(
-            (), generator=make_generator(generator), dtype=torch.float64, device="cpu"
-        )
-        return replace(self, p=1.0) if float(draw) < self.p else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairMethod(PathMethod):
-    """Base class of methods that mix each sample with a partner, at K points of a path.
-
-    0 < λ_1 < … < λ_K < 1 are drawn from Beta(α, α). ``plan`` also accepts ``partner [B]`` and an
-    ascending ``lam`` of shape ``[K]``, ``[K, 1]`` or ``[K, B]``.
-
-    Args:
-        k: Number of interpolations per pair.
-        p: Probability that a batch is mixed; otherwise its B rows stay as they are.
-        alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
-        sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
-            ``grid``: see :func:`multimix.random.sample_path`.
-        per_pair: Draw a path and a geometry for every pair instead of one for the batch.
-        derange: Draw partners such that no sample is its own partner.
-    """
-
-    alpha: float = 1.0
-    sampler: Sampler = "iid"
-    per_pair: bool = False
-    derange: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_alpha(self.alpha)
-
-    def choose(self, *, generator: Generator | None = None) -> Method | None:
-        return None if self.alpha == 0 else super().choose(generator=generator)
-
-    def draw(
-        self,
-        x: Tensor,
-        *,
-        generator: Generator,
-        partner: Tensor | None = None,
-        lam: Tensor | Sequence[float] | None = None,
-        **given: Any,
-    ) -> PairPlan:
-        partner = self.draw_partner(x, partner, generator)
-        lam = self.draw_path(x, generator) if lam is None else checked_path(lam, len(x))
-        return self.build(x, partner, lam, generator=generator, **given)
-
-    def draw_partner(self, x: Tensor, partner: Tensor | None, generator: Generator) -> Tensor:
-        """Return the partners of a batch.
-
-        Args:
-            x: ``[B, …]`` samples.
-            partner: ``[B]`` indices passed to ``plan``, or None to draw them.
-            generator: A CPU generator.
-
-        Returns:
-            ``[B]`` indices on the CPU.
-
-        Raises:
-            ValueError: If ``partner`` does not hold B indices of the batch.
-        """
-        if partner is None:
-            return draw_partner(len(x), self.derange, generator)
-        return checked_partner(partner, len(x))
-
-    def draw_path(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draw λ for a caller that passes none.
-
-        Args:
-            x: ``[B, …]`` samples.
-            generator: A CPU generator.
-
-        Returns:
-            ``[K, 1 or B]``, ascending in k, float64 on the CPU.
-        """
-        rows = len(x) if self.per_pair else 1
-        return draw_path(self.k, self.alpha, None, rows, self.sampler, generator)
-
-    @abstractmethod
-    def build(self, x: Tensor, partner: Tensor, lam: Tensor, *args: Any, **kwargs: Any) -> PairPlan:
-        """Draw the geometry and return the plan.
-
-        Args:
-            x: ``[B, …]`` samples.
-            partner: ``[B]`` indices on the CPU.
-            lam: ``[K, 1 or B]`` shares of the partner, on the CPU.
-            *args: Not used.
-            **kwargs: ``generator``, and the keywords of the method.
-
-        Returns:
-            The plan.
-        """
-
-    def rows(self, x: Tensor, lam: Tensor) -> int:
-        """Return how many geometries to draw.
-
-        Args:
-            x: ``[B, …]`` samples.
-            lam: ``[K, 1 or B]``.
-
-        Returns:
-            B with ``per_pair`` or if ``lam`` has B columns, else 1.
-        """
-        return len(x) if self.per_pair else lam.shape[1]
 
 
 def check_method(method: Any) -> None:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 from ..core.checks import check_spatial
 from ..core.plan import PairPlan
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes, random_center
-from .base import PairMethod
+from .path import PairMethod
 from .registry import register
 
 
@@ -30,6 +30,7 @@ class CutMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.

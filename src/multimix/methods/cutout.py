@@ -11,7 +11,7 @@ from ..core.checks import check_spatial, check_whole
 from ..core.mixing import like
 from ..core.plan import PairPlan, no_share
 from ..geometry.boxes import inside, random_center
-from .base import PathMethod
+from .path import PathMethod
 from .registry import register
 
 
@@ -32,6 +32,7 @@ class Cutout(PathMethod):
     Args:
         k: Number of hole sizes; each sample is cut once with every size.
         p: Probability that a batch is cut; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         length: Side of the largest hole in places. The side at step k is ``length``·k/K, rounded.
         holes: Number of holes per sample.
         fill: Value inside the holes. For normalized data, 0 is the mean.

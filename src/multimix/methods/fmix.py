@@ -11,7 +11,7 @@ from ..core.checks import check_number, check_share, check_spatial
 from ..core.devices import uploaded
 from ..core.plan import MaskPlan, PairPlan
 from ..geometry.threshold import masks_of_ranks, ranks
-from .base import PairMethod
+from .path import PairMethod
 from .registry import register
 
 Spectrum = Literal["full", "reference"]
@@ -78,6 +78,7 @@ class FMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.

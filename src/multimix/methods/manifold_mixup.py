@@ -6,7 +6,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..core.plan import PairPlan, SharePlan
-from .base import PairMethod, Traits, checked_layers
+from .base import Traits, checked_layers
+from .path import PairMethod
 from .registry import register
 
 
@@ -29,6 +30,7 @@ class ManifoldMixup(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -52,7 +54,7 @@ class ManifoldMixup(PairMethod):
 
     @property
     def traits(self) -> Traits:
-        return self._traits._replace(mixes_at=self.layers)
+        return super().traits._replace(mixes_at=self.layers)
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
         layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]

@@ -17,7 +17,8 @@ from ..core.plan import PairPlan, per_sample, unmixed_plan
 from ..core.sampling import Sampler, checked_path, sample_path
 from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan
-from .base import PathMethod, Traits
+from .base import Traits
+from .path import PathMethod
 from .registry import register
 
 Keep = Literal["first", "middle", "last", "random"]
@@ -56,6 +57,7 @@ class RecursiveMix(PathMethod):
     Args:
         k: Number of interpolations per sample.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         area: Largest box, as a share of the image. Areas are uniform on [0, ``area``] before boxes
             are clipped.
         sampler: How the K areas are drawn, ``iid``, ``stratified``, ``antithetic`` or ``grid``: see
@@ -107,10 +109,12 @@ class RecursiveMix(PathMethod):
 
     @property
     def traits(self) -> Traits:
+        traits = super().traits
         if not self._is_consistent:
-            return self._traits
+            return traits
         term = f"adds a loss of layer {self.features!r}"
-        return self._traits._replace(own_loss=term, watches=self.features)
+        terms = [term] if traits.own_loss is None else [traits.own_loss, term]
+        return traits._replace(own_loss=" and ".join(terms), watches=self.features)
 
     @property
     def _is_consistent(self) -> bool:
@@ -120,7 +124,7 @@ class RecursiveMix(PathMethod):
         if self._is_consistent:  # raise for unknown layers at the first batch, not the second
             visible_layer(batch.model, str(self.features))
             named_layer(unwrapped(batch.model)[0], str(self.head))
-        return {}
+        return super().inputs(batch)
 
     def draw(
         self,

@@ -9,7 +9,7 @@ from ..core.checks import Range, between, check_spatial, checked_range
 from ..core.plan import PairPlan
 from ..geometry.boxes import Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan, uniform_boxes
-from .base import PairMethod
+from .path import PairMethod
 from .registry import register
 
 Place = Literal["anywhere", "shift", "clip"]
@@ -40,6 +40,7 @@ class ResizeMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.

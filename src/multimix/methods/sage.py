@@ -1,15 +1,14 @@
 """SAGE (Ma et al., 2022): K soft masks by saliency, over a translated partner."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ..core.batch import Batch, MixedBatch
+from ..core.batch import Batch
 from ..core.checks import (
     can_inspect,
     check_number,
@@ -20,11 +19,10 @@ from ..core.checks import (
 )
 from ..core.compiled import has_numba, load_kernels
 from ..core.devices import float32_or_better, uploaded, widest_float
-from ..core.losses import Criterion
 from ..core.plan import PairPlan
-from ..core.saliency import clean_logits, clean_pass
+from ..core.saliency import CleanPass
 from ..geometry.translated import TranslatedPlan, smooth_maps, translated
-from .base import PairMethod, Traits
+from .path import PairMethod
 from .registry import register
 
 SaliencyMode = Literal["train", "eval"]
@@ -62,6 +60,7 @@ class SAGE(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -103,40 +102,21 @@ class SAGE(PairMethod):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
         check_blur(self.blur_size, self.blur_sigma)
-        if self.update_ratio < 1 and self.saliency_mode == "eval":
+        if self.loss_weights[1] > 0 and self.saliency_mode == "eval":
             raise ValueError(
-                f"update_ratio={self.update_ratio:g} needs a clean loss, which "
+                "update_ratio below 1 and clean_weight above 0 need a clean loss, which "
                 "saliency_mode='eval' does not compute: use 'train'"
             )
 
     @property
-    def traits(self) -> Traits:
-        term = (
-            f"adds a clean loss of weight {1 - self.update_ratio:g}"
-            if self.update_ratio < 1
-            else None
-        )
-        return self._traits._replace(own_loss=term)
+    def loss_weights(self) -> tuple[float, float]:
+        return self.update_ratio, 1 - self.update_ratio + self.clean_weight
 
-    def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        if "saliency" in batch.given:
-            return (
-                {"clean_logits": clean_logits(batch.model, batch.x, batch.output)}
-                if self.update_ratio < 1
-                else {}
-            )
-        training = self.saliency_mode == "train"
-        clean = clean_pass(batch.model, batch.x, batch.y, training=training, output=batch.output)
-        saliency = {"saliency": float32_or_better(clean.gradient).abs().mean(1)}
-        return {**saliency, "clean_logits": clean.logits} if self.update_ratio < 1 else saliency
+    def clean_pass(self, batch: Batch, *, training: bool) -> CleanPass:
+        return super().clean_pass(batch, training=self.saliency_mode == "train")
 
-    def loss(self, mixed: MixedBatch, criterion: Criterion) -> Tensor:
-        value = self.update_ratio * super().loss(mixed, criterion)
-        if self.update_ratio == 1 or not mixed.is_first:
-            return value
-        logits = mixed.batch.given["clean_logits"]
-        clean = criterion(logits, mixed.batch.target_rows(logits.shape[1]))
-        return value + (1 - self.update_ratio) * clean
+    def saliency_of(self, clean: CleanPass) -> Tensor:
+        return float32_or_better(clean.gradient).abs().mean(1)
 
     def build(
         self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator, saliency: Tensor

@@ -22,7 +22,8 @@ from ..core.devices import widest_float
 from ..core.mixing import is_plain_cpu
 from ..core.plan import PairPlan
 from ..geometry.boxes import BoxPlan, Fit, Grid, centered_boxes
-from .base import PairMethod, Traits
+from .base import Traits
+from .path import PairMethod
 from .registry import register
 
 SURROUNDS = (12, 24, 48, 28, 56, 112)
@@ -213,6 +214,7 @@ class SaliencyMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -257,7 +259,7 @@ class SaliencyMix(PairMethod):
     @property
     def traits(self) -> Traits:
         """The traits; ``saliency [B, *size]`` is required with ``saliency_from="gradient"``."""
-        return self._traits._replace(
+        return super().traits._replace(
             needs=("saliency",) if self.saliency_from == "gradient" else ()
         )
 

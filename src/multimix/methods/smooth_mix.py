@@ -13,7 +13,7 @@ from ..core.devices import uploaded
 from ..core.plan import MaskPlan, PairPlan
 from ..geometry.boxes import random_center
 from ..geometry.threshold import outer_masks
-from .base import PairMethod
+from .path import PairMethod
 from .registry import register
 
 # Range of log q. In float64, flatter bumps are 1 everywhere; sharper ones vanish off the center.
@@ -122,6 +122,7 @@ class SmoothMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.

@@ -27,6 +27,10 @@ def evaluate(
     part: Annotated[str | None, option("test or validation.", "PART", default="as in training")] = None,
     per_class: Annotated[int | None, option("So many samples of every class.", "N", default="as in training")] = None,
     whole: Annotated[bool, option("All samples of the part, also if training looked at fewer.")] = False,
+    batchnorm: Annotated[
+        tuple[Literal["as_trained", "recomputed", "unaugmented"], ...],
+        option("Batch-norm statistics: of the training; recomputed from unmixed training samples, augmented or not.", "WAY …"),
+    ] = ("as_trained",),
     bins: Annotated[int, option("Calibration: bins of confidence.", "M")] = 10,
     corruptions: Annotated[tuple[str, ...], option("Corruption: which.", "NAME …", default="all")] = (),
     severities: Annotated[tuple[int, ...], option("Corruption: of 1 … 5.", "S …")] = (1, 2, 3, 4, 5),
@@ -76,6 +80,7 @@ def evaluate(
         draw=draw,
         checkpoint=checkpoint,
         samples=Samples(data_set, part, per_class, whole),
+        batchnorm=batchnorm,
         view=View(mean or None, std or None, crop, foreign),
         options=options,
         reading=Reading(batch, workers),

@@ -14,7 +14,7 @@ from ..training.checkpoint import Which
 from .base import measure_named
 from .cache import Query, find_row, finished_runs, is_run, store_row
 from .predictions import READING, Reading
-from .subject import Samples, Subject, View, network_subject, run_subject
+from .subject import Batchnorm, Samples, Subject, View, network_subject, run_subject
 
 AS_TRAINED, USUAL_VIEW = Samples(), View()
 Draw = Callable[[str, Subject, Any], Mapping[str, bytes]]  # pictures by file name, of the result of a measure
@@ -40,6 +40,7 @@ def evaluate_places(
     draw: Draw = lambda name, subject, result: {},
     checkpoint: Which | None = None,
     samples: Samples = AS_TRAINED,
+    batchnorm: Sequence[Batchnorm] = ("as_trained",),
     view: View = USUAL_VIEW,
     options: Mapping[str, Any] = {},
     reading: Reading = READING,
@@ -50,7 +51,7 @@ def evaluate_places(
     """The measures ``on`` of all runs and networks in ``places``, and a sentence for everything that could not be measured.
 
     Of ``options`` every measure takes its own. ``draw`` makes the pictures. With ``again`` what is stored is measured anew.
-    ``trust`` are import paths of networks that the folders of runs may name.
+    ``trust`` are import paths of networks that the folders of runs may name. Everything is measured for each of ``batchnorm``.
     """
     for name in on:
         measure_named(name)
@@ -65,10 +66,10 @@ def evaluate_places(
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             failed.append(str(error))
     reasons: dict[str, list[str]] = {}
-    work = [(folder, load, name) for folder, load in subjects.items() for name in on]
-    for folder, load, name in paced("Evaluating", work):
+    work = [(folder, load, name, way) for folder, load in subjects.items() for way in batchnorm for name in on]
+    for folder, load, name, way in paced("Evaluating", work):
         try:
-            done.append(_evaluate(folder, load, name, checkpoint, options, reading, draw, again))
+            done.append(_evaluate(folder, load, name, way, checkpoint, options, reading, draw, again))
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             reasons.setdefault(str(error), []).append(f"{folder.name}, {name}")
     # Once, where data that all need are missing.
@@ -79,6 +80,7 @@ def _evaluate(
     folder: Path,
     load: Callable[[Which], Subject],
     name: str,
+    way: Batchnorm,
     checkpoint: Which | None,
     options: Mapping[str, Any],
     reading: Reading,
@@ -90,11 +92,13 @@ def _evaluate(
     which = checkpoint or chosen.checkpoint
     subject = load(which)
     own = {option: options.get(option, usual) for option, usual in chosen.defaults.items()}
-    query = query_for(name, subject, own, which)
+    query = query_for(name, subject, own, which, way)
     place = folder / query.folder
     known = None if again else find_row(folder, query, note)
+    title = subject.title if way == "as_trained" else f"{subject.title}, {way}"
     if known is not None:
-        return Evaluated(subject.title, folder, name, known["numbers"], sorted(place.glob("*.*")), new=False)
+        return Evaluated(title, folder, name, known["numbers"], sorted(place.glob("*.*")), new=False)
+    subject = subject.with_batchnorm(way)
     found = chosen.find(subject, reading._replace(progress=bar(f"{subject.title}: {name}")), **own)
     pictures = {place / file: content for file, content in draw(name, subject, found.result).items()}
     try:
@@ -106,16 +110,20 @@ def _evaluate(
     except OSError as error:
         note(f"the numbers of {subject.title} cannot be stored: {error}")
         pictures = {}
-    return Evaluated(subject.title, folder, name, found.numbers, list(pictures), new=True)
+    return Evaluated(title, folder, name, found.numbers, list(pictures), new=True)
 
 
-def query_for(name: str, subject: Subject, options: Mapping[str, Any], checkpoint: Which) -> Query:
+def query_for(
+    name: str, subject: Subject, options: Mapping[str, Any], checkpoint: Which, batchnorm: Batchnorm = "as_trained"
+) -> Query:
     """The evaluation with all that its numbers depend on, so that the same one is recognised when it comes again."""
     chosen = measure_named(name)
     options, defaults = chosen.resolve(subject, options), chosen.resolve(subject, chosen.defaults)
     given, usual = _flat(options), _flat(defaults)
     if name != "transfer":  # which looks at birds only
         given, usual = {**subject.samples, **given}, {**(subject.usual or subject.samples), **usual}
+    if batchnorm != "as_trained":
+        given["batchnorm"] = batchnorm
     # How many epochs of a transfer changes none of them.
     unusual = [
         f"{key} = {' '.join(map(str, value)) if isinstance(value, list) else value}"

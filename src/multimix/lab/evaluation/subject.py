@@ -1,17 +1,19 @@
 """What is measured: a network and the samples it is measured on, from the folder of a run or from any code that makes one."""
 
+import copy
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ...batchnorm import recompute_batchnorm
 from ...methods import Method
-from ..data import Augment, CenterCrop, DataSet, Files, Flip, Normalise, RandomResizedCrop, Resize, Split, Splits, read
+from ..data import Augment, CenterCrop, DataSet, Files, Flip, Loader, Normalise, RandomResizedCrop, Resize, Split, Splits, read
 from ..data.augment import Step
 from ..data.imagenet import has_boxes
 from ..data.reading import without_bad
@@ -21,10 +23,15 @@ from ..recipes.base import counts_k
 from ..recipes.settings import Data, Settings
 from ..training.checkpoint import Which, load_run, weights_digest
 from ..training.log import Epoch, read_epochs
+from ..training.loop import as_stored
 from ..training.run import fetch_hint, splits_of
 from .predictions import Predictions, Reading, predictions
 
 RESIZED = 256 / 224  # of what is cut out, as usual on ImageNet
+
+Batchnorm = Literal["as_trained", "recomputed", "unaugmented"]
+"""Running statistics of batch norm: those of the training; or those of the unmixed training samples, augmented as in the training
+(``recomputed``) or prepared as in the evaluation (``unaugmented``)."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,9 @@ class Subject:
     method: Method | None = None
     history: tuple[Epoch, ...] = ()
     folder: Path | None = None
+    batchnorm: Batchnorm = "as_trained"
     _predicted: list[Predictions] = field(default_factory=list)
+    _recomputed: dict[Batchnorm, "Subject"] = field(default_factory=dict)
 
     @property
     def report(self) -> Split:
@@ -97,6 +106,26 @@ class Subject:
     def weights(self) -> str:
         """Checksum of the network's weights."""
         return weights_digest(self.network)
+
+    def with_batchnorm(self, way: Batchnorm) -> "Subject":
+        """Return the subject with other batch-norm statistics, in a copy of its network."""
+        if way == "as_trained":
+            return self
+        if way not in self._recomputed:
+            self._recomputed[way] = self._with_statistics(way)
+        return self._recomputed[way]
+
+    def _with_statistics(self, way: Batchnorm) -> "Subject":
+        train, settings = self.parts().train, self.settings
+        if settings is None or train is None:
+            raise ValueError(f"batchnorm {way} needs the training samples of a run, which {self.title} does not have")
+        last = settings.in_epoch(settings.epochs - 1)
+        augment = self.evaluation if way == "unaugmented" else last.augment.training(last.data.entry())
+        split = train if way == "unaugmented" else as_stored(train, last.augment.short_side)
+        loader = Loader(split, augment, batch=last.batch, drop_last=False, workers=settings.running.workers)
+        network = copy.deepcopy(self.network)
+        recompute_batchnorm(network, loader.epoch(settings.epochs))
+        return replace(self, network=network, batchnorm=way, _predicted=[], _recomputed={})
 
     def labels(self, *names: str) -> list[Tensor]:
         """The labels of the parts ``names`` that there are."""

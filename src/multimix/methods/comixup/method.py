@@ -33,7 +33,7 @@ from ...core.plan import Plan
 from ...core.sampling import Sampler, check_alpha, sample_path
 from ...geometry.grid import areas, as_plane, block_saliency, borders, grid_of, spread
 from ..base import Method
-from ..clean_loss import CleanLossMethod
+from ..path import CleanLossMethod
 from ..puzzlemix.method import Blocks, checked_blocks
 from ..registry import register
 from .board import new_board
@@ -115,8 +115,8 @@ class CoMixup(CleanLossMethod):
             ``reference`` that of the authors' code.
         start: ``fresh`` starts each of the K steps from the drawn labels, so that all have one
             distribution; ``previous`` from the step before.
-        clean_weight: Weight of the loss of the clean batch.
-        clean_scale: Scale of that loss: see :class:`multimix.methods.clean_loss.CleanLossMethod`.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
+        clean_scale: Scale of that loss: see :class:`multimix.methods.path.CleanLossMethod`.
         threads: Maximum number of threads. None is torch's.
     """
 

@@ -27,12 +27,12 @@ from ...core.checks import (
 from ...core.compiled import has_numba, in_chunks, load_kernels
 from ...core.devices import downloaded, uniform_like
 from ...core.plan import PairPlan
-from ...core.saliency import CleanPass, clean_pass, input_saliency
+from ...core.saliency import CleanPass, clean_pass
 from ...core.sampling import make_generator
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
-from ..base import Method, PairMethod, Traits
-from ..clean_loss import CleanLossMethod
+from ..base import Method, Traits
+from ..path import CleanLossMethod, PairMethod
 from ..registry import register
 from .masks import (
     MAX_BLOCKS,
@@ -113,8 +113,8 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             pass also computes a loss or noise.
         out_of_range: ``refuse`` raises an error if an edge weight could be negative, ``clamp``
             sets it to 0.
-        clean_weight: Weight of the loss of the clean batch; 0 omits it.
-        clean_scale: Scale of that loss: see :class:`multimix.methods.clean_loss.CleanLossMethod`.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
+        clean_scale: Scale of that loss: see :class:`multimix.methods.path.CleanLossMethod`.
         threads: Maximum number of threads; None uses torch's number.
         backend: ``auto`` uses the compiled solver if numba is installed. ``torch`` uses the torch
             solver on the device of ``x``.
@@ -192,16 +192,15 @@ class PuzzleMix(CleanLossMethod, PairMethod):
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         if "noise" in batch.given or "noise" not in self.traits.needs:
-            if self.saliency_pool is None or self.clean_weight > 0 or "saliency" in batch.given:
-                return super().inputs(batch)
-            return {
-                "saliency": input_saliency(
-                    batch.model, batch.x, batch.y, output=batch.output, pool=self.saliency_pool
-                )
-            }
+            return super().inputs(batch)
         noise, clean = self._attack(batch)
         inputs = {"noise": noise, "saliency": clean.saliency}
-        return {**inputs, "clean": clean} if self.clean_weight > 0 else inputs
+        return {**inputs, "clean_logits": clean.logits} if self.clean_weight > 0 else inputs
+
+    def clean_pass(self, batch: Batch, *, training: bool) -> CleanPass:
+        pool = None if training else self.saliency_pool
+        model, output = batch.model, batch.output
+        return clean_pass(model, batch.x, batch.y, training=training, output=output, pool=pool)
 
     def _attack(self, batch: Batch) -> tuple[Tensor, CleanPass]:
         """Compute noise ``[B, C, *size]`` by one gradient step; also return the clean pass.

@@ -1,7 +1,6 @@
 """SageMix (Lee et al., 2022): K clouds between two that keep the salient parts of both."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -11,15 +10,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.batch import Batch
 from ...core.checks import check_choice, check_number, check_whole, checked_saliency
 from ...core.compiled import in_chunks, load_kernels
 from ...core.devices import downloaded
 from ...core.logits import Output
 from ...core.mixing import mixed_batch
 from ...core.plan import PairPlan
-from ...core.saliency import CleanLoss, clean_pass, root_mean_square
-from ..base import PairMethod
+from ...core.saliency import CleanLoss, CleanPass, clean_pass, root_mean_square
+from ..path import PairMethod
 from ..registry import register
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +60,7 @@ class SageMix(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -93,10 +92,9 @@ class SageMix(PairMethod):
         check_number("eps", self.eps, above=0)
         check_whole("threads", self.threads, none=True)
 
-    def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        if "saliency" in batch.given:
-            return {}
-        return {"saliency": point_saliency(batch.model, batch.x, batch.y, output=batch.output)}
+    def saliency_of(self, clean: CleanPass) -> Tensor:
+        check_points(clean.gradient, "SageMix")
+        return root_mean_square(clean.gradient.transpose(1, 2))
 
     def build(
         self,

@@ -14,10 +14,11 @@ from ...core.logits import Output
 from ...core.losses import Criterion, soft_cross_entropy
 from ...core.mixing import mix
 from ...core.plan import MaskPlan, PairPlan, even_mask, per_sample
-from ...core.saliency import check_classes, clean_logits
+from ...core.saliency import check_classes
 from ...core.sampling import random_partner, sample_path
 from ...core.targets import are_indices, soft_target
-from ..base import Method, PairMethod, Traits
+from ..base import Method, Traits
+from ..path import PairMethod
 from ..registry import register
 from .block import (
     Average,
@@ -82,7 +83,7 @@ class SAMix(PairMethod):
         rescale_p: Probability that masks are rescaled to the mean λ_k.
         monotone: Take the cumulative maximum over k, so that masks nest.
         train_block: Add the loss of the block.
-        clean_weight: Weight of the clean loss.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         mask_weight: Weight of the mask loss in the loss of the block.
         mask_slack: Deviation of a mask's mean from its λ that the mask loss does not penalize.
         variance_weight: Weight of the masks' variance, which the mask loss rewards.
@@ -125,18 +126,18 @@ class SAMix(PairMethod):
         for name in ("rescale_p", "mask_slack"):
             check_share(name, getattr(self, name))
         check_share("margin", self.margin, 0.5)
-        for name in ("clean_weight", "mask_weight", "variance_weight"):
+        for name in ("mask_weight", "variance_weight"):
             check_number(name, getattr(self, name))
         check_number("eta", self.eta, none=True)
 
     @property
     def traits(self) -> Traits:
-        terms = []
-        if self.clean_weight > 0:
-            terms.append(f"adds a clean loss of weight {self.clean_weight:g}")
-        if self.train_block:
-            terms.append("adds the loss of its block (omitted with train_block=False)")
-        return self._traits._replace(own_loss=" and ".join(terms) or None)
+        traits = super().traits
+        if not self.train_block:
+            return traits
+        term = "adds the loss of its block (omitted with train_block=False)"
+        terms = [term] if traits.own_loss is None else [traits.own_loss, term]
+        return traits._replace(own_loss=" and ".join(terms))
 
     @property
     def modules(self) -> nn.ModuleDict:
@@ -160,27 +161,21 @@ class SAMix(PairMethod):
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
         assert isinstance(self.block, MaskNetwork)
         check_spatial(batch.x, "SAMix")
-        inputs: dict[str, Tensor] = {}
+        inputs = dict(super().inputs(batch))
         if self.train_block or "features" not in batch.given:
             inputs["features"] = self.block.features(batch.x)
         if self.train_block:
             inputs["block_loss"] = self.block_loss(
                 batch.x, batch.y, inputs["features"], generator=batch.generator, output=batch.output
             )
-        if self.clean_weight > 0:
-            inputs["clean_logits"] = clean_logits(batch.model, batch.x, batch.output)
         return inputs
 
     def loss(self, mixed: MixedBatch, criterion: Criterion) -> Tensor:
         value = super().loss(mixed, criterion)
-        if not mixed.is_first:
+        if not self.train_block or not mixed.is_first:
             return value
-        given = mixed.batch.given
-        if self.clean_weight > 0:
-            logits = given["clean_logits"]
-            clean = criterion(logits, mixed.batch.target_rows(logits.shape[1]))
-            value = value + self.clean_weight * clean
-        return value + given["block_loss"] if self.train_block else value
+        loss: Tensor = value + mixed.batch.given["block_loss"]
+        return loss
 
     def block_loss(
         self,

@@ -1,7 +1,7 @@
 """StyleCutMix (Hong et al., 2021): K boxes of the sample on its partner, partly stylized."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -61,6 +61,7 @@ class StyleCutMix(StyleMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -114,7 +115,8 @@ class StyleCutMix(StyleMethod):
         return super().traits._replace(needs=("label",) if self.gamma == "auto" else ())
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        return {"label": batch.y} if self.gamma == "auto" else {}
+        label = {"label": batch.y} if self.gamma == "auto" else {}
+        return {**super().inputs(replace(batch, given={**label, **batch.given})), **label}
 
     def build(
         self,

@@ -11,7 +11,8 @@ from ...core.checks import check_batch, check_share, check_whole, checked_number
 from ...core.mixing import stacked
 from ...core.plan import PairPlan, SharePlan
 from ...core.sampling import checked_path, draw_path
-from ..base import Method, PairMethod, Traits
+from ..base import Method, Traits
+from ..path import PairMethod
 from ..registry import register
 from .adain import EncoderDecoder, StylePair, StyleSpace, adain, check_pair
 from .small_pair import IdentityPair, NewPair
@@ -28,6 +29,7 @@ class StyleMethod(PairMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
@@ -65,9 +67,9 @@ class StyleMethod(PairMethod):
     @property
     def traits(self) -> Traits:
         accepts = tuple(
-            name for name in self._traits.accepts if name != "style_lam" or not self.tie
+            name for name in super().traits.accepts if name != "style_lam" or not self.tie
         )
-        return self._traits._replace(accepts=accepts)
+        return super().traits._replace(accepts=accepts)
 
     @property
     def space(self) -> StyleSpace:
@@ -167,6 +169,7 @@ class StyleMix(StyleMethod):
     Args:
         k: Number of interpolations per pair.
         p: Probability that a batch is mixed; otherwise its B rows stay as they are.
+        clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         alpha: Parameter of Beta(α, α), the distribution of λ; 0 disables mixing.
         sampler: How the K values of λ are drawn, ``iid``, ``stratified``, ``antithetic`` or
             ``grid``: see :func:`multimix.random.sample_path`.
