@@ -55,10 +55,7 @@ def slow_statistics(model, batches):
 
 
 def state(model):
-    return [
-        (module.training, getattr(module, "momentum", None), dict(module._forward_hooks))
-        for module in model.modules()
-    ]
+    return [(module.training, getattr(module, "momentum", None), dict(module._forward_hooks)) for module in model.modules()]
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])

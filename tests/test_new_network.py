@@ -93,7 +93,7 @@ def test_what_has_its_network_or_none_stays_as_it_is():
 
 def test_a_description_alone_mixes_nothing_and_says_what_to_do():
     for method, word in ((SAMix(block=NewBlock("2")), "block"), (StyleMix(pair=NewPair()), "pair")):
-        message = rf"^{type(method).__name__} .*{word}.*method.bind\(model, images\)"
+        message = rf"^{word} of {type(method).__name__}.*method.bind\(model, images\)"
         for run in (lambda m=method: m.plan(X), lambda m=method: mm.mixed_forward(model(), m, X, Y)):
             with pytest.raises(ValueError, match=message):
                 run()

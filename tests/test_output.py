@@ -454,8 +454,8 @@ def test_inputs_computes_only_what_is_missing():
     assert model.seen == []
     assert list(Salient().inputs(batch(model, X, Y))) == ["saliency"]
     inputs = Salient(clean_weight=0.1).inputs(batch(model, X, Y, saliency=X[:, 0]))
-    assert inputs["clean"].loss.requires_grad
-    assert inputs["clean"].logits.requires_grad
+    assert list(inputs) == ["clean_logits"]
+    assert inputs["clean_logits"].requires_grad
 
 
 def test_draws_stay_on_the_cpu_while_the_model_uses_the_default_device():

@@ -125,7 +125,7 @@ def test_numpy_scalars_and_arrays_are_numbers():
 
 
 def test_a_misspelt_keyword_is_an_error():
-    with pytest.raises(TypeError, match="CutMix.plan takes no 'lamb'; it takes partner, lam"):
+    with pytest.raises(TypeError, match="CutMix.plan.*'lamb'.*partner, lam"):
         mm.CutMix().plan(X, lamb=[0.5])
 
 
@@ -209,7 +209,7 @@ class Boxes(mm.PairMethod):
 def test_boxes_outside_the_image_raise(low, high):
     method = Boxes(low=low, high=high)
     for call in (lambda: method.plan(X), lambda: mm.Mix(method, 4)(X, torch.arange(4))):
-        with pytest.raises(ValueError, match="boxes must"):
+        with pytest.raises(ValueError, match="low and high must"):
             call()
     assert float(Boxes(low=(0, 0), high=(6, 7)).plan(X).lam.min()) == 1
 

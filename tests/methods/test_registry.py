@@ -78,7 +78,7 @@ def test_a_new_file_gets_its_line_at_the_end(tmp_path):
     (tmp_path / "docs/choose.md").write_text((ROOT / "docs/choose.md").read_text())
     (tmp_path / "src/multimix/methods/a_stripe_mix.py").write_text(
         BLOCKS[0].replace(
-            "from multimix import PairMethod, register", "from .base import PairMethod\nfrom .registry import register"
+            "from multimix import PairMethod, register", "from .path import PairMethod\nfrom .registry import register"
         )
     )
     subprocess.run(

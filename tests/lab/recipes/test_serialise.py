@@ -245,7 +245,7 @@ def test_what_belongs_together_is_changed_together():
         ("phases", "64", "phases has fields of its own, set one of them: phases.0.epoch, phases.0.batch"),
         ("phases.1.epoch", "0", "phases must start at epoch 0 and ascend, got 0, 0"),
         ("augment.size", "none", "augment.smallest_crop needs augment.size, the side of what the network sees"),
-        ("method", "fmix", "method has fields of its own, set one of them: method.k, method.p, method.alpha"),
+        ("method", "fmix", "method has fields of its own, set one of them: method.k, method.p"),
         ("method.alpa", "1", r"no field 'method.alpa' \(did you mean 'method.alpha'\?\)"),
         ("method.alpha", "-1", "alpha must be"),
         ("method.sampler", "best", "method.sampler must be one of iid, stratified, antithetic, grid, got 'best'"),

@@ -13,7 +13,7 @@ from torch import nn
 from ... import losses
 from ...core.checks import check_share
 from ...methods import Method
-from ...methods.path import PathMethod
+from ...methods.path import CleanLossMethod
 from ..data import Augment, CenterCrop, DataSet, Flip, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from ..data.augment import Step
 from ..nets import network
@@ -322,7 +322,7 @@ class Settings:
         now = [phase for phase in self.phases if phase.epoch <= epoch][-1]
         augment = replace(self.augment, size=now.size, smallest_crop=now.smallest_crop, short_side=now.short_side)
         method: Any = self.method
-        if now.clean_weight is not None and isinstance(method, PathMethod) and method.clean_weight > 0:
+        if now.clean_weight is not None and isinstance(method, CleanLossMethod) and method.clean_weight > 0:
             method = replace(method, clean_weight=now.clean_weight)
         return replace(self, batch=now.batch, augment=augment, method=method, phases=())
 
