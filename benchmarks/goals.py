@@ -248,7 +248,7 @@ def imports(options: argparse.Namespace) -> Iterator[Line]:
 
 def device(options: argparse.Namespace) -> Iterator[Line]:
     """Stalls, uploads and downloads of every method on a pretend accelerator, counted by tests."""
-    tests = Path(__file__).parents[1] / "tests/test_devices.py"
+    tests = Path(__file__).parents[1] / "tests/core/test_devices.py"
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tests)], capture_output=True, text=True, cwd=tests.parents[1])
     if "s" in run.stdout.splitlines()[0].split(" ")[0]:
         print("| device | not counted: there is no pretend accelerator, $MULTIMIX_SIMDEVICE is not set | | | | |")

@@ -5,7 +5,7 @@
 
 Linux only: resident pages, read off /proc, after collecting garbage. Each method runs in a child process of its own, so that none
 finds memory that another has left. RecursiveMix is given the previous batch. Memory that the C library
-keeps for later counts, so some of it comes and goes; what is alive is counted exactly in tests/test_memory.py.
+keeps for later counts, so some of it comes and goes; what is alive is counted exactly in tests/test_leaks.py.
 """
 
 import argparse

@@ -639,9 +639,17 @@ def test_nothing_warns_where_the_loss_is_used_or_logits_are_not(make, monkeypatc
             lambda out: (out.accuracy(), out.target, out.plan, repr(out)),
         ):
             use(make())
+        with torch.no_grad():  # a measurement, not a training step
+            assert make().logits.numel() > 0
         for method in (mm.CutMix(), Salient(p=0.0, clean_weight=1.0)):
             assert mm.mixed_forward(Flat(), method, X, Y).logits.requires_grad
     assert [str(warning.message) for warning in caught] == []
+
+
+def test_a_state_of_another_form_raises():
+    for state, error in ((3, TypeError), ({"foo": X}, ValueError)):
+        with pytest.raises(error, match="state must"):
+            mm.mixed_forward(Flat(), mm.RecursiveMix(), X, Y, state=state)
 
 
 def test_accuracy_is_the_target_mass_on_the_prediction():

@@ -18,6 +18,8 @@ def test_vmap_over_mix(case):
     plan = method.plan(x, generator=seeded(0), **dict.fromkeys(method.traits.needs, maps), **past(method, x))
     stack = torch.stack([x, x.flip(0), x / 2])
     mixed = torch.func.vmap(plan.mix)(stack)
+    inner = torch.func.vmap(plan.mix, in_dims=1)(stack.transpose(0, 1).contiguous())
+    torch.testing.assert_close(inner, mixed)
     torch.testing.assert_close(mixed, torch.stack([plan.mix(z) for z in stack]), atol=1e-6, rtol=1e-6)
 
 

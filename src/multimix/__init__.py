@@ -37,6 +37,7 @@ __all__ += _method_names
 
 _ELSEWHERE = {
     "Mixup": "InputMixup, or multimix.compat.timm.Mixup for timm's interface",
+    "mixup": "InputMixup(k=5)",
     "MixUp": "InputMixup, or multimix.compat.torchvision.MixUp for torchvision's interface",
 }
 

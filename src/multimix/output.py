@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Generator, Tensor, nn
 
-from .core.batch import Batch, MixedBatch
+from .core.batch import HISTORY, Batch, MixedBatch
 from .core.checks import can_inspect, check_share, check_whole, checked_labels
 from .core.hooks import captured, check_layers, hidden_forward, run
 from .core.logits import Output, logits_of
@@ -97,7 +97,8 @@ class MixedOutput:
         return f"MixedOutput({self.plan}, logits={list(self._mixed.logits.shape)})"
 
     def __del__(self) -> None:
-        if self._logits_read and not self._loss_called and self._method is not None:
+        is_training = self._logits_read and self._mixed.logits.requires_grad
+        if is_training and not self._loss_called and self._method is not None:
             _warn_about_missing_loss(self._method)
 
 
@@ -295,6 +296,11 @@ def _history(
                 "first batch, then state=out.state"
             )
         return NO_STATE
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(f"state must be None or out.state, got {type(state).__name__}")
+    for name in state or NO_STATE:
+        if name not in HISTORY:
+            raise ValueError(f"state must be out.state of the previous call, got the key {name!r}")
     return {name: value for name, value in (state or NO_STATE).items() if name in history}
 
 

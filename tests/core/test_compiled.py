@@ -190,6 +190,32 @@ def test_a_folder_without_write_access_is_no_obstacle(monkeypatch, caplog):
     assert "doubled" in caplog.text
 
 
+def test_a_full_disk_warns_and_the_solver_runs(monkeypatch, caplog):
+    from numba.core.caching import IndexDataCacheFile
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "save", full)
+
+    def tripled(x):
+        return 3 * x
+
+    assert compiled.kernel(tripled)(14) == 42
+    assert "No space left" in caplog.text
+
+
+def test_a_numba_that_cannot_be_imported_counts_as_missing(monkeypatch, caplog):
+    def broken(name):
+        raise ImportError("Numba needs NumPy 2.2 or less")
+
+    compiled.has_numba.cache_clear()
+    monkeypatch.setattr(compiled.importlib, "import_module", broken)
+    assert not compiled.has_numba()
+    assert "NumPy 2.2" in caplog.text
+    compiled.has_numba.cache_clear()
+
+
 def test_without_numba_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(compiled, "has_numba", lambda: False)
     with pytest.raises(ImportError, match=r"SAGE .*multimix\[solvers\]"):

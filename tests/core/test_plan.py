@@ -178,10 +178,42 @@ def test_partners_outside_the_batch_raise_before_anything_is_mixed(offset, call)
         calls[call]()
 
 
-@pytest.mark.parametrize("partner", [torch.rand(4), torch.zeros(4, 1, dtype=torch.long)])
+WRONG_PARTNERS = (
+    torch.rand(4),
+    torch.zeros(4, 1, dtype=torch.long),
+    torch.zeros(3, dtype=torch.long),
+    torch.zeros(8, dtype=torch.long),
+    torch.zeros(0, dtype=torch.long),
+    [0, 1, 2, 3],
+)
+
+
+@pytest.mark.parametrize("partner", WRONG_PARTNERS, ids=str)
 def test_partners_of_another_type_or_shape_raise(partner):
     with pytest.raises(ValueError, match="partner must"):
-        replace(plan(), partner=partner).check()
+        replace(plan(), partner=partner).check(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongCount(mm.InputMixup):
+    """A method of a user that draws too many or too few partners."""
+
+    count: int
+
+    def draw_partner(self, x, partner, generator):
+        return torch.arange(self.count) % len(x)
+
+
+@pytest.mark.parametrize("count", [0, 3, 5, 8])
+def test_a_wrong_number_of_partners_raises(count):
+    with pytest.raises(ValueError, match="partner must have shape"):
+        mm.Mix(WrongCount(count=count), 5)(X, torch.arange(4))
+
+
+def test_integer_samples_are_rejected():
+    for method in (mm.CutMix(), mm.InputMixup(), mm.FMix()):
+        with pytest.raises(TypeError, match="z must be floating point"):
+            method.plan(X).mix((X * 255).to(torch.uint8))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,4 +249,4 @@ def test_boxes_outside_the_image_raise(low, high):
 def test_boxes_of_another_shape_raise():
     drawn = plan()
     with pytest.raises(ValueError, match="low and high must"):
-        replace(drawn, high=drawn.high[:1]).check()
+        replace(drawn, high=drawn.high[:1]).check(4)

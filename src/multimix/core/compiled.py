@@ -23,8 +23,16 @@ _held_while_forking: list[Any] = []
 
 @cache
 def has_numba() -> bool:
-    """Whether numba is installed, as ``multimix[solvers]`` does."""
-    return find_spec("numba") is not None
+    """Whether numba can be imported, as with ``multimix[solvers]``. A broken one is logged."""
+    if find_spec("numba") is None:
+        return False
+    try:
+        with _loading:
+            importlib.import_module("numba")
+    except Exception as error:  # numba raises ImportError and SystemError for a NumPy it rejects
+        log.warning("numba is installed, but cannot be imported: %s", error)
+        return False
+    return True
 
 
 def load_kernels(module: str, user: str) -> Any:
@@ -38,7 +46,7 @@ def load_kernels(module: str, user: str) -> Any:
         The module.
 
     Raises:
-        ImportError: If numba is not installed.
+        ImportError: If numba cannot be imported.
     """
     if not has_numba():
         raise ImportError(f"{user} needs numba: pip install multimix[solvers]")
@@ -117,6 +125,12 @@ def _cache_class() -> Any:
             if loaded is None:
                 log.warning("compiling %s (once, then cached on disk)", self._py_func.__name__)
             return loaded
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            try:
+                super().save_overload(sig, data)
+            except OSError as error:  # such as a full disk
+                log.warning("%s is not cached: %s", self._py_func.__name__, error)
 
     return KernelCache
 

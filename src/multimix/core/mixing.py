@@ -36,13 +36,18 @@ def mixed_batch(z: Tensor, partner: Tensor, m: Tensor) -> Tensor:
     """Mix ``z`` with ``z[partner]`` at K points.
 
     Args:
-        z: ``[B, …]`` samples.
+        z: ``[B, …]`` samples, floating point.
         partner: ``[B]`` indices into the batch.
         m: ``[K, 1 or B, …]``, broadcast over the rest of ``z``.
 
     Returns:
         ``[K·B, …]``, k-major, in the memory format of ``z``.
+
+    Raises:
+        TypeError: If ``z`` is not floating point.
     """
+    if not z.is_floating_point():
+        raise TypeError(f"z must be floating point, got {z.dtype}: pass z.float()")
     if m.requires_grad or not is_plain_cpu(z):
         return like(mix(z, z.index_select(0, partner), m).flatten(0, 1), z)
     k, batch = m.shape[0], z.shape[0]
@@ -96,7 +101,7 @@ def memory_format(z: Tensor) -> torch.memory_format:
     Returns:
         Channels-last (2-D or 3-D) if ``z`` is stored so, otherwise contiguous.
     """
-    if z.is_contiguous():
+    if is_transformed(z) or z.is_contiguous():  # vmap cannot query the layout
         return torch.contiguous_format
     if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
         return torch.channels_last

@@ -99,7 +99,7 @@ class Plan(ABC):
             ``[K·B, …]`` in the dtype and memory format of ``z``.
 
         Raises:
-            TypeError: If ``z`` is not a tensor.
+            TypeError: If ``z`` is not a floating-point tensor.
             ValueError: If batch size, size or device differ from the plan's.
         """
         if not isinstance(z, Tensor):
@@ -149,22 +149,28 @@ class Plan(ABC):
             raise ValueError(f"dense y must be {expected} like x, got {list(target.shape)}")
         return self._mix_places(target)
 
-    def check(self) -> None:
+    def check(self, batch: int) -> None:
         """Validate the tensors that a method returned. Called once, by ``method.plan``.
 
+        Args:
+            batch: Number of samples B.
+
         Raises:
-            ValueError: If a partner is not an index into the batch.
+            ValueError: If ``partner`` does not hold B indices of the batch.
         """
-        if self.partner.ndim != 1 or self.partner.dtype != torch.int64:
-            got = f"{self.partner.dtype} {list(self.partner.shape)}"
-            raise ValueError(f"partner must be an int64 tensor of shape [B], got {got}")
-        if not can_inspect(self.partner):
+        partner = self.partner
+        if not isinstance(partner, Tensor) or partner.dtype != torch.int64:
+            got = partner.dtype if isinstance(partner, Tensor) else type(partner).__name__
+            raise ValueError(f"partner must be an int64 tensor, got {got}")
+        if partner.shape != (batch,):
+            raise ValueError(f"partner must have shape [{batch}], got {list(partner.shape)}")
+        if not can_inspect(partner):
             return
-        partner = self.partner.numpy()
-        if partner.min() < 0 or partner.max() >= len(partner):
+        values = partner.numpy()
+        if values.min() < 0 or values.max() >= batch:
             raise ValueError(
-                f"partner must index the batch, 0 to {len(partner) - 1}, "
-                f"got {partner.min()} to {partner.max()}"
+                f"partner must index the batch, 0 to {batch - 1}, "
+                f"got {values.min()} to {values.max()}"
             )
 
     def to(self: AnyPlan, device: torch.device | str) -> AnyPlan:

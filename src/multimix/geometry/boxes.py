@@ -93,13 +93,17 @@ class BoxPlan(PairPlan):
         share = inside(self.low, self.high, self.size).float()
         return share.expand(-1, len(self.partner), *share.shape[2:])
 
-    def check(self) -> None:
+    def check(self, batch: int) -> None:
         """Validate partners and boxes.
 
+        Args:
+            batch: Number of samples B.
+
         Raises:
-            ValueError: If a partner is not an index into the batch, or a box is not in the image.
+            ValueError: If ``partner`` does not hold B indices of the batch, or a box is not in the
+                image.
         """
-        super().check()
+        super().check(batch)
         shapes = ((1, len(self.size)), (len(self.partner), len(self.size)))
         if self.low.shape != self.high.shape or self.low.shape[1:] not in shapes:
             got = f"{list(self.low.shape)} and {list(self.high.shape)}"

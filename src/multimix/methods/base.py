@@ -344,7 +344,7 @@ def draw_plan(
         given = {name: value for name, value in given.items() if name in accepts}
     with _on_cpu():
         plan = chosen.draw(x, generator=generator, **given)
-        plan.check()
+        plan.check(len(x))
     return plan if x.is_cpu else plan.to(x.device)
 
 

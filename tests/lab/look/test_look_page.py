@@ -228,7 +228,7 @@ def test_a_page_of_all_methods_is_light():
     a, b = torch.nn.functional.interpolate(noise, 256, mode="bicubic").clamp(0, 1)
     lam = [i / (POSITIONS - 1) for i in range(POSITIONS)]
     frames = steps(FMix(), a, b, lam, seed=0)
-    cards = [Card(entry.name, entry.summary, list(frames.images), frames.lam.tolist(), True) for entry in mm.methods.entries()]
+    cards = [Card(entry.name, entry.summary, list(frames.images), frames.lam.tolist(), True) for entry in mm.registry.entries()]
     assert len(cards) > 18
     assert len(page_of(a, b, cards).encode()) <= 4_000_000
 

@@ -1,6 +1,6 @@
 """The network of the spiral, and one network per seed trained at once: a row of parameters each, layout (seed, unit, sample).
 
-Each network is trained exactly as a plain SpiralNet is through ``multimix.mixed_logits`` and ``torch.optim.Adam``: its random
+Each network is trained exactly as a plain SpiralNet is through ``multimix.mixed_forward`` and ``torch.optim.Adam``: its random
 choices come from its own generators, through the method's own ``plan``. The other seeds beside it do not change a bit of it.
 """
 
