@@ -163,7 +163,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", default=["none-1", "mixup-1", "cutmix-1", "puzzlemix-1"], help="METHOD-K …")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--rate", type=float, default=0.01, help="largest learning rate of the backbone")
     parser.add_argument("--head-rate", type=float, default=0.1)
     parser.add_argument("--data", type=Path, default=None)

@@ -162,3 +162,14 @@ def test_a_training_that_is_prolonged_follows_once_per_step():
     found.fit()
     found.fit(duration="1ep")
     assert int(method.block.encoder.updates) == 6
+
+
+def test_statistics_are_recomputed_when_the_training_ends():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(168, 4))
+    model = models.ComposerClassifier(module, num_classes=4)
+    run = trainer(model, mm.InputMixup(k=2), epochs=1, options={"recompute_batchnorm": True})
+    run.fit()
+    twin = copy.deepcopy(module)
+    mm.recompute_batchnorm(twin, DataLoader(data(), batch_size=4))
+    assert torch.equal(module[0].running_var, twin[0].running_var)

@@ -150,3 +150,14 @@ def test_misuse_is_one_sentence():
         Net(mm.SAMix(block=NewBlock("1")))
     with pytest.raises(TypeError, match="method must"):
         Net("cutmix")
+
+
+def test_statistics_are_recomputed_when_the_training_ends():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(168, 4))
+    net, loader = Net(mm.InputMixup(k=2), model), DataLoader(data(), batch_size=5)
+    net.use_mixing(mm.InputMixup(k=2), recompute_batchnorm=True)
+    trainer(1).fit(net, loader)
+    twin = copy.deepcopy(model)
+    mm.recompute_batchnorm(twin, loader)
+    assert torch.equal(model[0].running_var, twin[0].running_var)

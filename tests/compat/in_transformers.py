@@ -180,7 +180,7 @@ def test_misuse_is_one_sentence(tmp_path):
     model, _ = made("input")
     with pytest.raises(ValueError, match="key 'labels'"):
         trainer(tmp_path, model, mm.CutMix(), rows=data(labels="y"), remove_unused_columns=False).train()
-    with pytest.raises(ValueError, match="mixing needs 'pictures' in a batch, which has x, labels: name the samples"):
+    with pytest.raises(ValueError, match="'pictures'.*input_name="):
         trainer(tmp_path, model, mm.CutMix(), options={"input_name": "pictures"}).train()
     with pytest.raises(ValueError, match="use loss= instead of compute_loss_func="):
         trainer(tmp_path, model, mm.CutMix(), options={"compute_loss_func": lambda *_: 0})
@@ -199,3 +199,14 @@ def test_a_training_that_is_repeated_follows_once_per_step(tmp_path):
     found.args.num_train_epochs = 2
     found.train(resume_from_checkpoint=True)  # from the end of the second
     assert int(method.block.encoder.updates) == 9
+
+
+def test_statistics_are_recomputed_when_the_training_ends(tmp_path):
+    torch.manual_seed(0)
+    model = Net()
+    model.first = nn.Sequential(nn.BatchNorm2d(3), model.first)
+    run = in_order(trainer(tmp_path, model, mm.InputMixup(k=2), options={"recompute_batchnorm": True}, num_train_epochs=1))
+    run.train()
+    twin = copy.deepcopy(model)
+    mm.recompute_batchnorm(twin, torch.stack([row["x"] for row in data()]).split(4))
+    assert torch.equal(model.first[0].running_var, twin.first[0].running_var)

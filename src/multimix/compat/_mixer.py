@@ -26,6 +26,7 @@ class Mixer:
 
     Attributes:
         state: For the next batch. Reset it to ``NO_STATE`` when an epoch begins.
+        model: The model of the last mixed batch.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Mixer:
         self.smoothing = smoothing
         self.output = output
         self.state: State = NO_STATE
-        self._model: nn.Module | None = None
+        self.model: nn.Module | None = None
 
     def forward(self, model: nn.Module, x: Tensor, y: Tensor, *, mix: bool = True) -> MixedOutput:
         """Run ``model`` on a batch: mixed, or plain without ``mix``."""
@@ -50,7 +51,7 @@ class Mixer:
             return mixed_forward(model, NoMix(), x, y, **options)
         state = {name: value.to(x.device) for name, value in self.state.items()}
         out = mixed_forward(model, self.method, x, y, state=state, **options)
-        self.state, self._model = out.state, model
+        self.state, self.model = out.state, model
         return out
 
     def untrained(self, optimizers: Iterable[Optimizer]) -> list[nn.Parameter]:
@@ -83,8 +84,8 @@ class Mixer:
 
     def stepped(self, *, clear: bool = False) -> None:
         """Call after an optimizer step."""
-        if self._model is not None:
-            self.method.after_step(self._model)
+        if self.model is not None:
+            self.method.after_step(self.model)
         for weight in trained_parameters(self.method) if clear else ():
             weight.grad = None
 

@@ -10,6 +10,7 @@ from composer.models import ComposerClassifier
 from composer.utils.batch_helpers import batch_get, batch_set
 from torch import Tensor, nn
 
+from ..batchnorm import recompute_batchnorm
 from ..core.hooks import unwrapped
 from ..core.losses import Criterion
 from ..methods.base import Method
@@ -22,6 +23,7 @@ EVENTS = (
     Event.EPOCH_START,
     Event.BEFORE_FORWARD,
     Event.AFTER_LOSS,
+    Event.FIT_END,
 )
 
 
@@ -39,6 +41,9 @@ class Mixing(Algorithm):  # type: ignore[misc]
         smoothing: Label smoothing ε.
         input_key: Where a batch holds the samples, as in Composer's algorithms.
         target_key: Where a batch holds the labels.
+        recompute_batchnorm: Call :func:`multimix.recompute_batchnorm` with one epoch of the
+            training loader when the training ends. Checkpoints written before have the statistics
+            of mixed batches.
 
     Example::
 
@@ -53,10 +58,12 @@ class Mixing(Algorithm):  # type: ignore[misc]
         smoothing: float = 0.0,
         input_key: Any = 0,
         target_key: Any = 1,
+        recompute_batchnorm: bool = False,
     ) -> None:
         self.mixer = Mixer(method, smoothing=smoothing)
         self.loss, self.input_key, self.target_key = loss, input_key, target_key
         self.mixed_loss: Tensor | None = None
+        self.recomputes = recompute_batchnorm
 
     def match(self, event: Event, state: Any) -> bool:
         """Return whether :meth:`apply` handles an event."""
@@ -78,6 +85,12 @@ class Mixing(Algorithm):  # type: ignore[misc]
             run_instead(model, lambda batch: self._mixed(model, batch))
         elif event == Event.AFTER_LOSS and self.mixed_loss is not None:
             state.loss, self.mixed_loss = self.mixed_loss, None
+        elif event == Event.FIT_END and self.recomputes:
+            move = state.device.batch_to_device
+            loader = state.train_dataloader
+            recompute_batchnorm(
+                state.model, loader, forward=lambda model, batch: model(move(batch))
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the method's state. Composer saves the model and the random streams."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..batchnorm import recompute_batchnorm
 from ..core.logits import Output
 from ..core.sampling import random_state, set_random_state
 from ..methods.base import Method
@@ -24,9 +25,15 @@ class Mixing:
     training: bool
     trainer: Any
     _mixer: Mixer | None = None
+    _recomputes = False
 
     def use_mixing(
-        self, method: Method, *, smoothing: float = 0.0, output: Output | None = None
+        self,
+        method: Method,
+        *,
+        smoothing: float = 0.0,
+        output: Output | None = None,
+        recompute_batchnorm: bool = False,
     ) -> None:
         """Choose the method.
 
@@ -34,8 +41,12 @@ class Mixing:
             method: A method whose networks exist.
             smoothing: Label smoothing ε.
             output: Where the model's result holds the logits.
+            recompute_batchnorm: Call :func:`multimix.recompute_batchnorm` with one epoch of the
+                training loader when the training ends. Checkpoints written before have the
+                statistics of mixed batches.
         """
         self._mixer = Mixer(method, smoothing=smoothing, output=output)
+        self._recomputes = recompute_batchnorm
         self.mixing_networks = method.modules
 
     def mixed(self, model: nn.Module, x: Tensor, y: Tensor) -> MixedOutput:
@@ -71,10 +82,10 @@ class Mixing:
         # lightning and pytorch_lightning have different classes: use those of the LightningModule.
         bases = {kind.__name__: kind.__module__ for kind in type(self).__mro__}
         package = import_module(bases["LightningModule"].split(".core")[0])
-        return [*others, _callback(package.Callback, self._mixer)]
+        return [*others, _callback(package.Callback, self._mixer, self._recomputes)]
 
 
-def _callback(base: Any, mixer: Mixer) -> Any:
+def _callback(base: Any, mixer: Mixer, recomputes: bool) -> Any:
     class MixingState(base):  # type: ignore[misc]
         def __init__(self) -> None:
             self.mixer = mixer
@@ -100,5 +111,9 @@ def _callback(base: Any, mixer: Mixer) -> Any:
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             mixer.state = NO_STATE
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            if recomputes and mixer.model is not None:
+                recompute_batchnorm(mixer.model, trainer.train_dataloader)
 
     return MixingState()

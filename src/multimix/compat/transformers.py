@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..batchnorm import recompute_batchnorm
 from ..core.hooks import unwrapped
 from ..core.logits import Output
 from ..core.losses import Criterion, soft_cross_entropy
@@ -31,6 +32,9 @@ class Mixing:
             the model computes.
         output: Where the model's result holds the logits.
         input_name: Key of the samples in a batch; None is the model's ``main_input_name``.
+        recompute_batchnorm: Call :func:`multimix.recompute_batchnorm` with one epoch of the
+            training samples when the training ends. Checkpoints written before have the statistics
+            of mixed batches.
         **options: For the Trainer.
 
     Example::
@@ -52,6 +56,7 @@ class Mixing:
         loss: Criterion = soft_cross_entropy,
         output: Output | None = None,
         input_name: str | None = None,
+        recompute_batchnorm: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
@@ -67,6 +72,7 @@ class Mixing:
         # The loss is a mean, so the Trainer must divide it by the number of accumulated batches.
         self.model_accepts_loss_kwargs, self.loss_is_scaled_for_ga = False, False
         self._resumed: Path | None = None
+        self._recomputes = recompute_batchnorm
         method.modules.to(self.args.device)
         self.add_callback(_callback(self._mixer, self))  # type: ignore[attr-defined]
 
@@ -161,6 +167,10 @@ def _callback(mixer: Mixer, trainer: Any) -> Any:
                 self.state = torch.load(
                     folder / _state_file(args), map_location="cpu", weights_only=True
                 )
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if trainer._recomputes:
+                recompute_batchnorm(trainer.model, trainer.get_train_dataloader())
 
         def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             mixer.state, self.state = self.state, NO_STATE

@@ -10,6 +10,7 @@ from torch import nn
 
 import trial
 from multimix.lab.cli import main
+from multimix.lab.data import Loader
 from multimix.lab.evaluation.cache import EVALUATIONS, collect_runs, finished_runs
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.storage import read_rows
@@ -228,3 +229,22 @@ def test_the_subject_of_a_run_knows_how_it_was_trained(copied):
     assert len(subject.parts().train) == 200
     assert len(subject.history) == 3
     assert subject.parts() is subject.parts(), "data are read once"
+
+
+def test_both_kinds_of_batch_norm_statistics(copied, capsys):
+    """Recomputed ones are those of unmixed training samples, as the training or the evaluation prepares them."""
+    run = finished_runs(copied)[2]
+    subject = run_subject(run, ".")
+    settings, train = subject.settings, subject.parts().train
+    before = [buffer.clone() for buffer in subject.network.buffers()]
+    for way, augment in (("recomputed", settings.augment.training(settings.data.entry())), ("unaugmented", subject.evaluation)):
+        layer = subject.with_batchnorm(way).network.stage1[1]
+        loader = Loader(train, augment, batch=settings.batch, drop_last=False)
+        x = torch.cat([x for x, _ in loader.epoch(settings.epochs)])
+        torch.testing.assert_close(layer.running_mean, subject.network.stage1[0](x).mean((0, 2, 3)), rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(layer.running_mean, subject.network.stage1[1].running_mean, atol=1e-3)
+    assert all(map(torch.equal, before, subject.network.buffers()))
+    evaluated(run, "--data", ".", "--on", "error", "--batchnorm", "as_trained", "recomputed")
+    assert "recomputed" in capsys.readouterr().out
+    (row,) = collect_runs([run])
+    assert {"error", "error[batchnorm = recomputed]"} <= set(row["evaluations"])

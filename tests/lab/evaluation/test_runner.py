@@ -66,3 +66,12 @@ def test_what_is_unusual_is_named_in_order():
     query = query_for("corruption", subject(), {"severities": (1, 5), "corruptions": ("blur",), "seed": 0}, "best")
     assert query.variant == "severities = 1 5, corruptions = blur"
     assert query.folder.startswith("evaluation/corruption@best-")
+
+
+def test_rows_record_the_kind_of_batch_norm_statistics():
+    network = subject()
+    queries = {way: query_for("error", network, {}, "last", way) for way in ("as_trained", "recomputed")}
+    assert "batchnorm" not in queries["as_trained"].options, "stored rows without the option are found again"
+    assert queries["recomputed"].options["batchnorm"] == "recomputed"
+    assert queries["recomputed"].variant == "batchnorm = recomputed"
+    assert queries["recomputed"].weights == queries["as_trained"].weights, "the digest is that of the trained weights"
