@@ -3,12 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from ..recipes.base import Recipe, Scale, arm_names, arm_settings, counts_k
-from ..recipes.serialise import describe, in_present_words
+from ..recipes.serialise import describe, in_present_words, rebuild
 from ..recipes.settings import MACHINE_FIELDS, Settings
 from ..statistics import Summary, summary
 from ..sweep.plan import Equal
@@ -252,7 +253,7 @@ def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: _Group) -> Ite
         return
     own = _recipe_settings(recipe, scale, arm, k)
     newest = {digest: members[-1].row for digest, members in group.items()}
-    settings = {digest: _plain(row["settings"]) for digest, row in newest.items()}
+    settings = {digest: _with_defaults(row["settings"]) for digest, row in newest.items()}
     processes = {digest: row.get("processes", 1) for digest, row in newest.items()}
     changed = {digest: _differences(settings[digest], own) for digest in group}
     runs = {digest: {run.row["seed"]: run for run in members} for digest, members in group.items()}
@@ -279,6 +280,13 @@ def _recipe_settings(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str
     except (ValueError, TypeError):
         pass
     return {name: value for name, value in _plain(describe(base)).items() if not _of_method(name)}
+
+
+def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings with the defaults of fields that are newer than the row; as stored where this version cannot read them."""
+    with suppress(ValueError, TypeError):
+        return _plain(describe(rebuild(Settings, settings)))
+    return _plain(settings)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
