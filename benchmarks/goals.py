@@ -22,15 +22,12 @@ from typing import NamedTuple
 
 import torch
 from mixing import timm_candidates
-from mixing_cases import CLASSES, cases
+from mixing_cases import CLASSES
 from torch import Tensor
 
 import multimix as mm
 
 BATCH = 128
-PLANS = 5
-MAX_PLAN_MS = 100.0
-SALIENT = ("saliencymix", "guidedmixup", "attentivemix", "sage", "comixup")
 
 
 class Line(NamedTuple):
@@ -159,24 +156,6 @@ def memory(options: argparse.Namespace) -> Iterator[Line]:
         yield Line("memory", f"`Mix({name}, k=5)`, 224 px", "copy of the output", aim, *ratios(spent[name], spent["copy"]))
 
 
-def saliency(options: argparse.Namespace) -> Iterator[Line]:
-    """Plans of methods that look at what they mix, 224 px, K = 5; smaller batches count as 128."""
-    mm.warmup()
-    generator = torch.Generator().manual_seed(0)
-    for case in (case for case in cases(BATCH, 224, 5) if case.name in SALIENT):
-        spent = interleaved({"plan": lambda case=case: case.plan(generator)}, PLANS * options.rounds)
-        milliseconds = quartiles([1e3 * BATCH / len(case.source) * seconds for seconds in spent["plan"]])
-        yield Line("saliency", f"{case.name}: plan", "", MAX_PLAN_MS, *milliseconds, unit="ms")
-    at_32 = {case.name: case for case in cases(BATCH, 32, 5)}
-    layer, points = at_32["alignmixup at a layer"], at_32["sagemix"]
-    # The transport is found while mixing: plan and mix together.
-    spent = interleaved({"both": lambda: layer.plan(generator).mix(layer.source)}, 15 * options.rounds)
-    milliseconds = quartiles([1e3 * seconds for seconds in spent["both"]])
-    yield Line("saliency", "alignmixup at a layer, 32 px: plan and mix", "", MAX_PLAN_MS, *milliseconds, unit="ms")
-    spent = interleaved({"plan": lambda: points.plan(generator)}, 3 * options.rounds)
-    yield Line("saliency", "sagemix: plan", "", 60, *quartiles([1e3 * seconds for seconds in spent["plan"]]), unit="ms")
-
-
 def comixup(options: argparse.Namespace) -> Iterator[Line]:
     """Ours beside the published loop on saliency of CIFAR-100."""
     import comixup as co
@@ -195,7 +174,7 @@ def comixup(options: argparse.Namespace) -> Iterator[Line]:
 
 
 def puzzlemix(options: argparse.Namespace) -> Iterator[Line]:
-    """Ours beside the published solver alone, integers ready; a whole plan at 224 px."""
+    """Ours beside the published solver alone, integers ready."""
     import masks
 
     if masks.is_there("gco"):
@@ -205,12 +184,6 @@ def puzzlemix(options: argparse.Namespace) -> Iterator[Line]:
             yield Line("puzzlemix", f"puzzle masks, {n} × {n} blocks, K = 5", "gco's calls alone", aim, *found, least=True)
     else:
         print("| puzzlemix | gco-wrapper is not installed | | | | |")
-    mm.warmup()
-    (case,) = [case for case in cases(BATCH, 224, 5) if case.name == "puzzlemix"]
-    generator = torch.Generator().manual_seed(0)
-    spent = interleaved({"plan": lambda: case.plan(generator)}, 5 * options.rounds)
-    milliseconds = quartiles([1e3 * seconds for seconds in spent["plan"]])
-    yield Line("puzzlemix", "puzzlemix: plan, 224 px, K = 5", "", 40, *milliseconds, unit="ms")
 
 
 def step(options: argparse.Namespace) -> Iterator[Line]:
@@ -261,7 +234,6 @@ def device(options: argparse.Namespace) -> Iterator[Line]:
 GROUPS: dict[str, Callable[[argparse.Namespace], Iterator[Line]]] = {
     "small": small,
     "memory": memory,
-    "saliency": saliency,
     "comixup": comixup,
     "puzzlemix": puzzlemix,
     "step": step,

@@ -65,9 +65,9 @@ def shares_by_odds(ratio: Tensor, odds: Tensor) -> Tensor:
         ``[K, B, 1, *size]``, float32.
     """
     odds = odds.reshape(*odds.shape, *[1] * (ratio.ndim - 1))
-    against = odds * ratio
-    against = torch.where(against.isnan(), odds, against)  # 0/0 and 0 · ∞
-    return (1 / (1 + against)).unsqueeze(2)
+    # 0/0 counts as 1. The products 0 · ∞ become 0 if the odds are 0, and ∞ if the odds are ∞.
+    ratio = ratio.nan_to_num(nan=1.0).clamp(min=torch.finfo(ratio.dtype).tiny)
+    return (odds * ratio).add_(1).reciprocal_().unsqueeze(2)
 
 
 def covered(shift: Tensor, size: torch.Size) -> Tensor:
