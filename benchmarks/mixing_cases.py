@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import multimix as mm
+from multimix.lab.sketch_pair import SketchPair
 from multimix.methods.samix.block import FixedBlock, MixBlock
-from multimix.methods.style.small_pair import SketchPair
 
 CLASSES = 100
 POINTS = 1024  # in a cloud, as published

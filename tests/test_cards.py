@@ -10,9 +10,9 @@ from torch import nn
 
 import multimix as mm
 from multimix.lab.nets.pointnet import PointNet
+from multimix.lab.sketch_pair import SketchPair
 from multimix.methods.samix.block import MixBlock, NewBlock
 from multimix.methods.style import vgg_pair as style_vgg
-from multimix.methods.style.small_pair import SketchPair
 
 CARDS = sorted((Path(__file__).parents[1] / "docs" / "methods").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)

@@ -17,7 +17,7 @@ output distributed batchnorm
 mix warmup testing
 compat
 multimix
-lab.statistics lab.terminal lab.locks
+lab.statistics lab.terminal lab.locks lab.sketch_pair
 lab.storage
 lab.data lab.nets lab.method_options
 lab.recipes

@@ -12,7 +12,7 @@ import multimix as mm
 import style_oracle as slow
 from multimix.methods.style import small_pair as style_small
 from multimix.methods.style.adain import ClassDistances, StylePair, StyleSpace, adain, class_distances, style_of
-from multimix.methods.style.small_pair import SketchPair, made_up_images, small_style_pair, train_style_pair
+from multimix.methods.style.small_pair import small_style_pair, train_style_pair
 from multimix.methods.style.vgg_pair import RELU_X_1, adain_decoder, adain_encoder, load_adain_pair
 from oracles import seeded
 
@@ -38,7 +38,7 @@ def test_adain_has_the_statistics_of_the_style():
     assert torch.equal(adain(flat, flat + 1), flat + 1)
 
 
-def test_a_pair_is_frozen_and_told_by_its_weights():
+def test_a_pair_is_frozen():
     encoder, decoder = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Dropout(0.9)), nn.Conv2d(2, 1, 1)
     pair = StylePair(encoder.train(), decoder)
     assert not encoder.training
@@ -46,11 +46,6 @@ def test_a_pair_is_frozen_and_told_by_its_weights():
     x = images(2, 1, 3, 3)
     assert torch.equal(pair.encode(x), pair.encode(x))
     assert pair.encode(x.double()).dtype == torch.float32
-    same = StylePair(encoder, decoder)
-    assert repr(pair) == repr(same)
-    with torch.no_grad():
-        decoder.bias.add_(1)
-    assert repr(StylePair(encoder, decoder)) != repr(pair)
     with pytest.raises(TypeError, match="decoder must"):
         StylePair(encoder, "decoder")
     with pytest.raises(ValueError, match="taps must"):
@@ -158,29 +153,14 @@ def test_training_draws_from_its_generator_alone():
     with torch.no_grad():
         first, again, other = (train_style_pair(x, steps=4, width=2, batch=3, generator=seeded(s)) for s in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), state)
-    assert repr(first) == repr(again) != repr(other)
+    same, different = (nn.utils.parameters_to_vector(pair.decoder.parameters()) for pair in (again, other))
+    weights = nn.utils.parameters_to_vector(first.decoder.parameters())
+    assert torch.equal(weights, same)
+    assert not torch.equal(weights, different)
     with pytest.raises(ValueError, match="images must"):
         train_style_pair(x[:1])
     with pytest.raises(ValueError, match="steps must"):
         train_style_pair(x, steps=1)
-
-
-def test_a_pair_that_needs_no_data():
-    made = made_up_images(40, 3, 9, generator=seeded(9))
-    assert made.shape == (40, 3, 9, 9)
-    assert 0 <= float(made.min()) < 0.2 < 0.8 < float(made.max()) <= 1
-    assert float(made.std((2, 3)).mean()) > 0.05
-    pair, x = SketchPair(channels=2, side=6, width=2, steps=4), images(3, 2, 5, 8)
-    state = torch.get_rng_state()
-    with torch.inference_mode():
-        features = pair.encode(x)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(SketchPair(channels=2, side=6, width=2, steps=4).encode(x), features)
-    assert pair.trained() is pair.trained("cpu"), "trained once"
-    assert not torch.equal(SketchPair(channels=2, side=6, width=2, steps=4, seed=1).encode(x), features)
-    assert pair.decode(features).shape == (3, 2, 6, 8)
-    assert [len(layer[0]) for layer in pair.layers(x)] == [2, 4]
-    assert repr(pair) == "SketchPair(channels=2, side=6, width=2, steps=4, seed=0)"
 
 
 # Positions and channels of all convolutions in the published files, written down apart from the code that builds them.

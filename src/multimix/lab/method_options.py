@@ -9,7 +9,8 @@ from torch import Generator, Tensor
 
 from ..methods import CoMixup, RecursiveMix
 from ..methods.samix.block import FixedBlock, NewBlock
-from ..methods.style.small_pair import NewPair, SketchPair
+from ..methods.style.small_pair import NewPair
+from .sketch_pair import SketchPair
 
 Options = Mapping[str, Any]
 Contrast = Callable[[Tensor], Tensor]
@@ -110,7 +111,7 @@ def steps_from_history(
 
 STYLE_CAPTION = "a small encoder,\nstyle goes with\ncontent"
 STYLE_REMARK = (
-    "A small encoder and decoder, trained on made-up pictures, stand here for large ones; content and style have one λ."
+    "A small encoder and decoder, trained on synthetic pictures, stand here for large ones; content and style have one λ."
 )
 NEW_PAIR = {"pair": NewPair(), "side": None}
 SMALL_PAIR = {"pair": NewPair(steps=120), "side": None}

@@ -9,6 +9,7 @@ from PIL import Image
 import multimix
 from made_up import Demanding, Needy, add_methods
 from multimix import CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
+from multimix.lab import sketch_pair
 from multimix.lab.data.shapes import cloud_picture
 from multimix.lab.look.cases import words
 from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
@@ -16,8 +17,7 @@ from multimix.lab.look.look import choose_methods, write_look
 from multimix.lab.look.pictures import cat, dog, to_image
 from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
 from multimix.lab.method_options import lab_options
-from multimix.methods.style import small_pair
-from multimix.methods.style.small_pair import SketchPair
+from multimix.lab.sketch_pair import SketchPair
 
 SIZE = 48
 FINE = [i / 40 for i in range(41)]
@@ -33,9 +33,9 @@ def pair():
 @pytest.fixture(autouse=True)
 def _brief_training(monkeypatch):
     """Some steps of training an encoder and a decoder: what they put out is looked at elsewhere."""
-    train = small_pair._trained_sketch
+    train = sketch_pair._trained_sketch
     short = SketchPair(side=8, width=4, steps=4)
-    monkeypatch.setattr(small_pair, "_trained_sketch", lambda options, device: train(short, device))
+    monkeypatch.setattr(sketch_pair, "_trained_sketch", lambda options, device: train(short, device))
 
 
 def shown_as(name):

@@ -10,7 +10,8 @@ import multimix as mm
 from multimix.lab.data import CenterCrop, Flip, Normalise, PaddedCrop, RandomResizedCrop, Resize, Rotation, dataset
 from multimix.lab.recipes.serialise import describe, describe_changes
 from multimix.lab.recipes.settings import Augmentation, Data, Milestones, Network, Phase, Running, Settings
-from multimix.methods.style.small_pair import NewPair, SketchPair
+from multimix.lab.sketch_pair import SketchPair
+from multimix.methods.style.small_pair import NewPair
 from trial import settings
 
 

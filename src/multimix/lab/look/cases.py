@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 from ...methods import Method, PairMethod
 from ...methods.registry import Entry
-from ...methods.style.small_pair import SketchPair
 from ..method_options import LabOptions, lab_options
+from ..sketch_pair import SketchPair
 from .steps import FIRST_BODY, SECOND_BODY
 
 MIXES_NOTHING = "it mixes nothing"

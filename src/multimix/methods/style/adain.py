@@ -3,10 +3,8 @@
 The style of an image is the mean and the deviation of every channel of an encoder's features.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -116,22 +114,6 @@ class StylePair:
     def to(self, device: torch.device | str) -> "StylePair":
         """Move both modules to ``device`` in place, and return them as a new pair."""
         return StylePair(self.encoder.to(device), self.decoder.to(device), self.taps)
-
-    @cached_property
-    def digest(self) -> str:
-        """Sixteen characters of a hash of all weights."""
-        digest = hashlib.sha256()
-        for module in (self.encoder, self.decoder):
-            for name, value in module.state_dict().items():
-                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-                flat = value.detach().cpu().contiguous().flatten()
-                digest.update(flat.view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()[:16]
-
-    def __repr__(self) -> str:
-        # The weights, not the memory address: results are stored under the method's repr.
-        names = f"{type(self.encoder).__name__}, {type(self.decoder).__name__}"
-        return f"StylePair({names}, weights {self.digest})"
 
     @staticmethod
     def _fitting(z: Tensor, module: nn.Module) -> Tensor:
@@ -307,19 +289,14 @@ class ClassDistances:
             raise ValueError(f"label must be indices [B] or rows [B, {classes}], got {shape}")
         return ((label.double() @ self.values) * label_pair.double()).sum(1)
 
-    @cached_property
-    def digest(self) -> str:
-        """Sixteen characters of a hash of the values."""
-        return hashlib.sha256(self.values.contiguous().numpy().tobytes()).hexdigest()[:16]
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClassDistances) and torch.equal(self.values, other.values)
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash(tuple(self.values.flatten().tolist()))
 
     def __repr__(self) -> str:
-        return f"ClassDistances({len(self.values)} classes, {self.digest})"
+        return f"ClassDistances({len(self.values)} classes)"
 
 
 def class_distances(
