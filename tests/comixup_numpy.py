@@ -21,17 +21,8 @@ MOST_MOVE_STATES = 1 << 18
 class _Part:
     """m inputs and m outputs; ``shown [2, m, N]`` is worked on in place."""
 
-    def __init__(
-        self, base: Floats, affinity: Floats, shown: Ints, beside: Ints, weights: Mapping[str, Any], exact: Ints
-    ) -> None:
-        self.base, self.affinity, self.shown, self.beside, self.weights, self.exact = (
-            base,
-            affinity,
-            shown,
-            beside,
-            weights,
-            exact,
-        )
+    def __init__(self, base: Floats, affinity: Floats, shown: Ints, beside: Ints, weights: Mapping[str, Any]) -> None:
+        self.base, self.affinity, self.shown, self.beside, self.weights = base, affinity, shown, beside, weights
         self.whole = np.rint(base * weights["scale"]).astype(np.int64)
         self.apart = np.zeros((len(base), len(base)))
         self.joined = [(i, int(j)) for i, row in enumerate(beside) for j in row[[0, 2]] if j >= 0]
@@ -43,11 +34,11 @@ class _Part:
         found: Floats = 0.5 * (eye[self.shown[0]] + eye[self.shown[1]]).sum(1)
         return found
 
-    def solve(self, *, warm: bool) -> None:
+    def solve(self) -> None:
         w = self.weights
         before, last = self.objective(), False
         for sweep in range(w["sweeps"]):
-            self.sweep(soft=w["soft_labels"] and (warm or sweep > 0))
+            self.sweep(soft=w["soft_labels"] and sweep > 0)
             now = self.objective()
             still = abs(now - before) < w["tolerance"] * abs(now)
             before = now
@@ -100,8 +91,7 @@ class _Part:
         label = self.shown[0, j].copy()
         for e, (a, b) in enumerate(parents):
             label[(self.shown[0, j] == a) & (self.shown[1, j] == b)] = m + e
-        found, exact = solve_board(np.concatenate([cost, *halves], 1), near, self.beside, label)
-        self.exact += (1, exact)
+        found, _ = solve_board(np.concatenate([cost, *halves], 1), near, self.beside, label)
         return found, parents
 
     def pushed_together(self) -> float:

@@ -12,7 +12,7 @@ import torch
 import multimix as mm
 
 
-def co_mixup(x, saliency, generator, *, k=1, solve=None, start="fresh", **options):
+def co_mixup(x, saliency, generator, *, k=1, solve=None, **options):
     """``[K·B, C, H, W]`` and ``weights [K, B, B]`` (rows as solved, before they are put into an order)."""
     blocks, part, alpha = options.pop("blocks", (4,)), options.pop("part", 20), options.pop("alpha", 2.0)
     batch, height, width = len(x), x.shape[2], x.shape[3]
@@ -34,9 +34,7 @@ def co_mixup(x, saliency, generator, *, k=1, solve=None, start="fresh", **option
         held = [block_shares(saliency[low + a].double(), down, across) for a in range(m)]
         affinity = compatible([saliency[low + a].double() for a in range(m)], options.get("omega", 0.001))
         begun = [[{int(float(u) * m): 1.0} for u in uniform[low + j].flatten()] for j in range(m)]
-        shown = begun
         for step in range(k):
-            warm = step > 0 and start == "previous"
             weight = [0.0] * m
             for a in range(half):
                 share = lam[step][at + a]
@@ -45,8 +43,7 @@ def co_mixup(x, saliency, generator, *, k=1, solve=None, start="fresh", **option
                 weight[-1] = single[p]
             prior = [w / sum(weight) for w in weight]
             sweeps = {name: value for name, value in options.items() if name != "omega"}
-            before = shown if warm else begun
-            shown = solved_part(held, prior, affinity, before, rows, columns, warm=warm, solve=solve or cheapest, **sweeps)
+            shown = solved_part(held, prior, affinity, begun, rows, columns, solve=solve or cheapest, **sweeps)
             for j in range(m):
                 for block, mixture in enumerate(shown[j]):
                     r, c = divmod(block, columns)
@@ -109,7 +106,6 @@ def solved_part(
     rows,
     columns,
     *,
-    warm,
     solve,
     beta=0.32,
     gamma=1.0,
@@ -175,7 +171,7 @@ def solved_part(
     before, last = reported(), False
     for sweep in range(sweeps):
         for j in range(m):
-            shown[j] = anew(j, soft_labels and (warm or sweep > 0))
+            shown[j] = anew(j, soft_labels and sweep > 0)
         now = reported()
         still, before = abs(now - before) < 1e-6 * abs(now), now
         if last:

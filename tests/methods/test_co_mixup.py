@@ -33,7 +33,7 @@ def some_plan(batch=9, size=(17, 11), k=3, seed=0, **options):
         (7, (9, 13), {"part": 3, "blocks": (3,)}),
         (5, (8, 8), {"blocks": (2, (3, 2), (1, 4))}),
         (1, (5, 3), {}),
-        (4, (3, 20), {"part": 3, "blocks": (3,), "rule": "soft", "alpha": 0.5, "start": "previous"}),
+        (4, (3, 20), {"part": 3, "blocks": (3,), "rule": "soft", "alpha": 0.5}),
         (6, (12, 12), {"part": 3, "blocks": (3,), "precedence": "reference", "borders": "reference", "descent": 0}),
     ],
     ids=str,
@@ -245,7 +245,6 @@ def test_small_alpha_and_many_steps():
         ({"rule": "loud"}, "rule"),
         ({"blocks": 64}, "blocks must"),
         ({"alpha": -1}, "alpha must"),
-        ({"start": "warm"}, "start"),
     ],
 )
 def test_refusals(options, words):

@@ -21,19 +21,17 @@ from .moves_kernel import move_labels
 
 
 @inner
-def solve_board(board: Board, beside: Ints, labels: int, plain: int, border: int) -> int:
+def solve_board(board: Board, beside: Ints, labels: int, plain: int, border: int) -> None:
     """Fill ``board.label``. ``board.cost`` is used up.
 
-    Returns 1 if every island was solved exactly, 0 if some were by moves. The first ``plain`` of
-    the ``labels`` show one input each, at distance ``border`` from each other; no distance is
-    larger.
+    The first ``plain`` of the ``labels`` show one input each, at distance ``border`` from each
+    other; no distance is larger.
     """
     settle_labels(board, beside, labels, plain, border)
     many, island, marks = board.many, board.island[0], board.island[1]
     blocks = len(many)
     for i in range(blocks):
         marks[i] = 0
-    exact = 1
     for start in range(blocks):
         if many[start] == 1 or marks[start] > 0:
             continue
@@ -57,8 +55,6 @@ def solve_board(board: Board, beside: Ints, labels: int, plain: int, border: int
             eliminate(board, beside, blocks_left)
         else:
             move_labels(board, beside, blocks_left, labels)
-            exact = 0
-    return exact
 
 
 @inner

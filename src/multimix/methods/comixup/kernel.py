@@ -52,7 +52,6 @@ class Part(NamedTuple):
     push: Ints  # [m]: the cost of each input because of the other outputs
     sums: Floats  # [m]: memory
     saved: Ints  # [2, N]: an output before it is solved
-    solved: Ints  # [2]: outputs solved, and among them those solved exactly
 
 
 def new_part(start: Ints, affinity: Floats, beside: Ints) -> Part:
@@ -73,17 +72,16 @@ def new_part(start: Ints, affinity: Floats, beside: Ints) -> Part:
         push=np.zeros(m, np.int64),
         sums=np.zeros(m),
         saved=np.zeros((2, blocks), np.int64),
-        solved=np.zeros(2, np.int64),
     )
 
 
 @kernel
-def solve_part(part: Part, board: Board, weights: Weights, warm: bool) -> None:
+def solve_part(part: Part, board: Board, weights: Weights) -> None:
     """Improve ``part.first`` and ``part.second``, from the outputs they hold.
 
     First the published sweeps, until the objective stands still. In the last of them outputs of
     the same inputs are asked to differ. Then sweeps that change an output only if all outputs
-    together become cheaper. ``warm`` outputs may show two inputs in a block from the beginning.
+    together become cheaper.
     """
     m = len(part.total)
     for j in range(m):
@@ -101,7 +99,7 @@ def solve_part(part: Part, board: Board, weights: Weights, warm: bool) -> None:
         if descending:
             together = pushed_together(part, weights)
         changed = False
-        soft = weights.soft_labels and (descending or warm or published > 0)
+        soft = weights.soft_labels and (descending or published > 0)
         for j in range(m):
             if descending:
                 alone = output_cost(part, weights, j)
@@ -110,8 +108,7 @@ def solve_part(part: Part, board: Board, weights: Weights, warm: bool) -> None:
             for k in range(m):
                 part.total[k] -= part.tally[j, k]
             plain, labels, dearest = fill_board(part, board, weights, j, soft)
-            part.solved[0] += 1
-            part.solved[1] += solve_board(board, part.beside, labels, plain, dearest)
+            solve_board(board, part.beside, labels, plain, dearest)
             for i in range(blocks):
                 label = board.active[board.label[i]]
                 first[j, i] = label if label < m else part.parents[label - m, 0]

@@ -30,7 +30,7 @@ from ...core.compiled import in_chunks, load_kernels
 from ...core.devices import downloaded, full_precision, widest_float
 from ...core.mixing import like, mix
 from ...core.plan import Plan
-from ...core.sampling import Sampler, check_alpha, sample_path
+from ...core.sampling import Sampler, check_alpha, draw_path
 from ...geometry.grid import areas, as_plane, block_saliency, borders, grid_of, spread
 from ..base import Method
 from ..path import CleanLossMethod
@@ -74,7 +74,7 @@ MAX_FRACTION_BITS, MAX_COST_BITS = 36, 52
     # Grids small enough to be solved exactly, as the oracle of the tests does.
     examples=(
         {"part": 3, "blocks": (3,)},
-        {"blocks": (2, (3, 2)), "rule": "soft", "start": "previous"},
+        {"blocks": (2, (3, 2)), "rule": "soft"},
     ),
     exceptions={
         "volumes": "blocks lie in rows and columns: signals and images only",
@@ -113,8 +113,6 @@ class CoMixup(CleanLossMethod):
             as the authors' code does.
         borders: ``objective`` takes the objective's distance between half-half labels,
             ``reference`` that of the authors' code.
-        start: ``fresh`` starts each of the K steps from the drawn labels, so that all have one
-            distribution; ``previous`` from the step before.
         clean_weight: Weight of the loss of the unmixed batch; 0 omits it.
         clean_scale: Scale of that loss: see :class:`multimix.methods.path.CleanLossMethod`.
         threads: Maximum number of threads. None is torch's.
@@ -138,7 +136,6 @@ class CoMixup(CleanLossMethod):
     rule: Literal["hard", "soft"] = "hard"
     precedence: Literal["intended", "reference"] = "intended"
     borders: Literal["objective", "reference"] = "objective"
-    start: Literal["fresh", "previous"] = "fresh"
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -189,19 +186,20 @@ class CoMixup(CleanLossMethod):
             start=(uniform * inputs).long(),
             edges=edges,
         )
-        first, second, _ = self.solve(groups)
+        first, second = self.solve(groups)
         return ordered_plan(first, second, edges, x.shape[2:])
 
-    def solve(self, groups: "Groups") -> tuple[Tensor, Tensor, float]:
+    def solve(self, groups: "Groups") -> tuple[Tensor, Tensor]:
         """Solve all parts for all K priors. A part depends on its own inputs only.
+
+        Each of the K steps starts from the drawn labels, so that all have one distribution.
 
         Args:
             groups: The parts.
 
         Returns:
             The two inputs that every block of every output shows half and half, first ≤ second and
-            equal where it is one, as ``[K, B, rows, columns]`` indices into the batch, and the
-            share of single-output problems that were solved to a proven optimum.
+            equal where it is one, as ``[K, B, rows, columns]`` indices into the batch.
 
         Raises:
             ImportError: If numba is not installed.
@@ -221,7 +219,6 @@ class CoMixup(CleanLossMethod):
         tilt = (-self.eta / blocks * (groups.prior.double() + FLOOR).log()).numpy()
         beside = neighbours(blocks // length, length)
         shown = np.empty((2, len(tilt), batch, blocks), np.int64)
-        solved = np.zeros((len(edges) - 1, 2), np.int64)
 
         def solve_parts(begin: int, end: int) -> None:
             for p in range(begin, end):
@@ -230,21 +227,18 @@ class CoMixup(CleanLossMethod):
                 part = solver.new_part(start[rows_of_part], affinity[p, :m, :m], beside)
                 board = new_board(blocks, m)
                 for k in range(len(tilt)):
-                    warm = k > 0 and self.start == "previous"
-                    if not warm:
-                        part.first[:] = part.second[:] = start[rows_of_part]
+                    part.first[:] = part.second[:] = start[rows_of_part]
                     part.base[:] = (tilt[k, rows_of_part, None] - salient[rows_of_part]).T
                     part.whole[:] = np.rint(part.base.T * weights.scale)
-                    solver.solve_part(part, board, weights, warm)
+                    solver.solve_part(part, board, weights)
                     # Inputs are counted within the part.
                     shown[0, k, rows_of_part] = part.first + edges[p]
                     shown[1, k, rows_of_part] = part.second + edges[p]
-                solved[p] = part.solved
 
         in_chunks(solve_parts, len(edges) - 1, self.threads)
         grids = torch.from_numpy(shown).view(2, -1, batch, blocks // length, length)
         first, second = (grids.mT if turned else grids).contiguous()
-        return first, second, float(solved[:, 1].sum() / solved[:, 0].sum())
+        return first, second
 
     def _weights(self, solver: Any, groups: "Groups") -> Any:
         """The kernel's numbers, always of the same types: others would be compiled anew."""
@@ -384,7 +378,7 @@ def tilted_priors(
         ``[K, B]``, with sum 1 in every part.
     """
     halves = [(high - low) // 2 for low, high in pairwise(edges)]
-    lam = sample_path(k, alpha, rows=max(1, sum(halves)), sampler=sampler, generator=generator)
+    lam = draw_path(k, alpha, None, max(1, sum(halves)), sampler, generator)
     pair = _log_gamma(sum(halves), 2 * alpha, generator)
     single = _log_gamma(len(halves), alpha, generator)
     rows, at = [], 0
