@@ -11,8 +11,8 @@ from scipy import stats
 import multimix as mm
 import saliency_family_oracles as slow
 from multimix.core.sampling import sample_path
-from multimix.geometry.grid import spread
-from multimix.methods.attentive_mix import AttentiveMix, cell_means
+from multimix.geometry.grid import block_means, spread
+from multimix.methods.attentive_mix import AttentiveMix
 from oracles import seeded
 from salient import Network, images, labels
 
@@ -46,7 +46,7 @@ def test_the_most_attended_cells_come_first_and_stay():
     plan = AttentiveMix(k=8).plan(x, saliency=s, generator=seeded(2))
     assert (plan.mask.diff(dim=0) >= 0).all()
     assert set(plan.mask.unique().tolist()) <= {0.0, 1.0}
-    attended = cell_means(s, (7, 7))[plan.partner]
+    attended = block_means(s, (7, 7))[plan.partner]
     taken = plan.mask[:, :, 0, ::2, ::3] == 1
     for step in taken:
         for cells, value in zip(step, attended, strict=True):
@@ -123,13 +123,13 @@ def test_cells(size, cells):
     grid = tuple(min(cells, side) for side in size)
     assert grid == tuple(min(cells, side) for side in size)
     values = torch.rand(2, *grid, generator=seeded(9))
-    torch.testing.assert_close(cell_means(spread(values, size), grid), values)
+    torch.testing.assert_close(block_means(spread(values, size), grid), values)
     places = torch.rand(2, *size, generator=seeded(9))
     sizes = [torch.tensor([side * c // n for c in range(n + 1)]).diff() for side, n in zip(size, grid, strict=True)]
     area = sizes[0]
     for along in sizes[1:]:
         area = area.unsqueeze(-1) * along
-    total = (cell_means(places, grid) * area).flatten(1).sum(1)
+    total = (block_means(places, grid) * area).flatten(1).sum(1)
     torch.testing.assert_close(total, places.flatten(1).sum(1))
 
 

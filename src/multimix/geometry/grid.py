@@ -47,14 +47,17 @@ def borders_on(device: torch.device, side: int, blocks: int) -> Tensor:
     return torch.arange(blocks + 1, device=device) * side // blocks
 
 
-def block_sums(values: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Return ``[…, rows, columns]``: the sum of ``values […, H, W]`` over each block."""
-    return _sums(_sums(values, -2, grid[0]), -1, grid[1])
+def block_sums(values: Tensor, grid: Sequence[int]) -> Tensor:
+    """Return ``[…, *grid]``: the sum of ``values […, *size]`` over each block."""
+    for axis, blocks in enumerate(grid, start=-len(grid)):
+        values = _sums(values, axis, blocks)
+    return values
 
 
-def block_means(values: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Return ``[…, rows, columns]``: the mean of ``values […, H, W]`` over each block."""
-    return block_sums(values, grid) / areas(grid_of(values), grid, values.device).to(values.dtype)
+def block_means(values: Tensor, grid: Sequence[int]) -> Tensor:
+    """Return ``[…, *grid]``: the mean of ``values […, *size]`` over each block."""
+    size = values.shape[-len(grid) :]
+    return block_sums(values, grid) / areas(size, grid, values.device).to(values.dtype)
 
 
 def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -68,11 +71,12 @@ def block_saliency(saliency: Tensor, grid: tuple[int, int]) -> Tensor:
     return torch.where(total > 0, sums / total.where(total > 0, 1.0), 1 / sums[0].numel())
 
 
-def areas(size: tuple[int, int], grid: tuple[int, int], device: torch.device = CPU) -> Tensor:
-    """Return ``[rows, columns]``: the number of places of each block."""
-    pairs = zip(size, grid, strict=True)
-    height, width = (borders_on(device, side, count).diff() for side, count in pairs)
-    return height.unsqueeze(1) * width
+def areas(size: Sequence[int], grid: Sequence[int], device: torch.device = CPU) -> Tensor:
+    """Return ``[*grid]``: the number of places of each block."""
+    area = torch.ones((), dtype=torch.int64, device=device)
+    for side, blocks in zip(size, grid, strict=True):
+        area = area.unsqueeze(-1) * borders_on(device, side, blocks).diff()
+    return area
 
 
 def spread(values: Tensor, size: Sequence[int]) -> Tensor:
@@ -83,7 +87,7 @@ def spread(values: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _sums(values: Tensor, axis: int, blocks: int) -> Tensor:
-    """Sum over the blocks of axis -1 or -2.
+    """Sum over the blocks of a negative axis.
 
     A product with a 0/1 matrix would round differently from batch to batch.
     """
@@ -96,4 +100,4 @@ def _sums(values: Tensor, axis: int, blocks: int) -> Tensor:
     exists = (place < edges[1:, None]).to(values.dtype)
     parts = values.index_select(axis, place.clamp(max=side - 1).flatten())
     parts = parts.reshape(*before, blocks, longest, *after)
-    return (parts * (exists if axis == -1 else exists.unsqueeze(-1))).sum(axis)
+    return (parts * exists.reshape(*exists.shape, *[1] * len(after))).sum(axis)

@@ -10,31 +10,10 @@ from ..core.checks import check_spatial, check_whole, checked_saliency
 from ..core.devices import uploaded, widest_float
 from ..core.plan import MaskPlan, PairPlan
 from ..core.sampling import check_beta, draw_path
-from ..geometry.grid import block_of, borders_on, spread
+from ..geometry.grid import block_means, spread
 from ..geometry.threshold import nested_masks
 from .path import PairMethod
 from .registry import register
-
-
-def cell_means(values: Tensor, grid: tuple[int, ...]) -> Tensor:
-    """Average values over the cells of a grid.
-
-    Args:
-        values: ``[B, *size]``.
-        grid: Number of cells along each axis.
-
-    Returns:
-        ``[B, *grid]``.
-    """
-    for axis, count in enumerate(grid, start=1):
-        side = values.shape[axis]
-        shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
-        sums = torch.zeros(shape, dtype=values.dtype, device=values.device)
-        sums.index_add_(axis, block_of(side, count, values.device), values)
-        values = sums / borders_on(values.device, side, count).diff().reshape(
-            -1, *[1] * (values.ndim - axis - 1)
-        )
-    return values
 
 
 @register(
@@ -96,7 +75,7 @@ class AttentiveMix(PairMethod):
         order = torch.rand(rows, count, generator=generator).argsort(dim=1).expand(len(x), count)
         round_up = torch.rand(rows, generator=generator) < 0.5
         saliency_by_cell = (
-            cell_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid)
+            block_means(checked_saliency(saliency, x).to(widest_float(x.device)), grid)
             .flatten(1)
             .cpu()[partner]
         )
