@@ -155,7 +155,7 @@ def train(method, model, x, y, draws, given):
         method.block.update(model)
 
 
-@pytest.mark.parametrize("kind", mm.registry.METHODS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [entry.method for entry in mm.registry.entries()], ids=lambda kind: kind.name)
 def test_memory_does_not_grow(kind):
     model = CloudNet() if kind.layout == "points" else network()
     assert grown(work(made(kind, model), model)) == {}

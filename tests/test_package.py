@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_files_stay_short(path):
     assert len((ROOT / path).read_text().splitlines()) <= 500
 
 
-@pytest.mark.parametrize("method", mm.registry.METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [entry.method for entry in mm.registry.entries()], ids=lambda method: method.name)
 def test_every_method_has_a_card(method):
     card = (ROOT / f"docs/methods/{method.name}.md").read_text()
     assert method.__name__ in card
@@ -85,8 +86,6 @@ def test_names_are_unique_and_creatable():
     ("call", "sentence"),
     [
         (lambda: mm.create("cutmx"), "'cutmx'.*'cutmix'"),
-        (lambda: mm.create("cutmix", alhpa=1), "'alhpa'.*'alpha'"),
-        (lambda: mm.create("manifoldmix"), "manifoldmix.*layers="),
         (lambda: mm.CutMix(k=0), "^k must"),
         (lambda: mm.NoMix(k=0), "^k must"),
         (lambda: mm.Cutout(k=0), "^k must"),
@@ -113,3 +112,37 @@ def test_names_are_unique_and_creatable():
 def test_bad_options_raise(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mm.CutMix(K=5), r"CutMix has no option 'K' \(did you mean 'k'\?\)"),
+        (lambda: mm.NoMix(K=5), "NoMix has no option 'K'.*'k'"),
+        (lambda: mm.OneOf(method=(mm.CutMix(),)), "OneOf has no option 'method'.*'methods'"),
+        (lambda: mm.create("cutmix", K=5), "'K'.*'k'"),
+        (lambda: mm.create("cutmix", alhpa=1), "'alhpa'.*'alpha'"),
+        (lambda: mm.create("one_of", probability=(1,)), "'probability'.*'probabilities'"),
+        (lambda: mm.CutMix(5), r"must be keywords, such as CutMix\(k=5\)"),
+        (lambda: mm.NoMix(5), r"must be keywords, such as NoMix\(k=5\)"),
+        (lambda: mm.OneOf((mm.CutMix(),), (1.0,), 3), "must be keywords"),
+        (lambda: mm.create("manifoldmix"), "ManifoldMixup requires layers="),
+        (lambda: mm.ManifoldMixup(), r"requires layers=, such as ManifoldMixup\(layers=\('layer1', 'layer2'\)\)"),
+        (lambda: mm.OneOf(), "OneOf requires methods="),
+        (lambda: mm.StyleMix(k=2), "StyleMix requires pair="),
+    ],
+)
+def test_wrong_option_names_raise(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [mm.CutMix(k=3), mm.NoMix(k=2), mm.ManifoldMixup(layers=("a", None)), mm.OneOf((mm.CutMix(), mm.FMix()), (0.3, 0.4))],
+    ids=repr,
+)
+def test_methods_can_be_pickled_and_copied(method):
+    for copied in (pickle.loads(pickle.dumps(method)), copy.copy(method), copy.deepcopy(method), replace(method)):
+        assert copied == method
+        assert copied.traits == method.traits

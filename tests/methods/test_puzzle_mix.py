@@ -245,7 +245,7 @@ def test_mean_and_std_in_any_form(kind):
 
 
 def test_the_authors_names_are_known():
-    with pytest.raises(ValueError, match="'t_eps'.*'transport_eps'"):
+    with pytest.raises(TypeError, match="'t_eps'.*'transport_eps'"):
         mm.create("puzzlemix", t_eps=0.8)
     for ours in entry("puzzlemix").published.values():
         assert hasattr(mm.PuzzleMix(), ours)

@@ -38,7 +38,7 @@ def plugin(tmp_path):
 
 
 def test_a_method_of_one_file_is_created_checked_listed_and_shown(plugin):
-    used = run(plugin, BLOCKS[1] + "\nprint(method, mm.registry.METHODS[-1].__name__, mm.create('stripes').name)")
+    used = run(plugin, BLOCKS[1] + "\nprint(method, mm.registry.entries()[-1].method.__name__, mm.create('stripes').name)")
     assert used.stderr == ""
     assert used.stdout.split() == ["StripeMix(k=5,", *used.stdout.split()[1:-2], "StripeMix", "stripemix"]
     listed = run(plugin, "list", "methods")
@@ -56,8 +56,8 @@ def test_plugins_are_loaded_only_when_asked_for(plugin):
 
 def test_a_broken_plugin_is_one_warning_and_nothing_else(plugin):
     (plugin / "stripemix.py").write_text("raise OSError('no such\\ndisk')")
-    tried = run(plugin, "import multimix as mm; print(len(mm.registry.METHODS), len(mm.registry.METHODS))")
-    assert tried.stdout.split() == [str(len(mm.registry.METHODS))] * 2
+    tried = run(plugin, "import multimix as mm; print(len(mm.registry.entries()), len(mm.registry.entries()))")
+    assert tried.stdout.split() == [str(len(mm.registry.entries()))] * 2
     assert tried.stderr.count("UserWarning") == tried.stderr.count("'stripemix' (stripemix)") == 1
     assert "OSError: no such disk" in tried.stderr
     assert "Traceback" not in tried.stderr
@@ -97,7 +97,7 @@ def test_names_are_taken_once(monkeypatch):
     with pytest.raises(ValueError, match="'input' of Dummy is taken by InputMixup"):
         registry.register("other", aliases=("input",))(Dummy)
     assert mm.create("dummy_alias", k=3).k == 3
-    assert mm.registry.METHODS[-1] is Dummy
+    assert mm.registry.entries()[-1].method is Dummy
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,28 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Generator, Tensor, nn
 
 from ..core.batch import Batch, MixedBatch
-from ..core.checks import check_batch, check_whole, plain
+from ..core.checks import check_batch, check_whole, nearest, plain
 from ..core.losses import Criterion
 from ..core.plan import Plan, unmixed_plan
 from ..core.saliency import input_saliency
 from ..core.sampling import make_generator
 
+Made = TypeVar("Made", bound="Method")
+OPTION_EXAMPLES = {
+    "k": "5",
+    "layers": "('layer1', 'layer2')",
+    "block": "NewBlock('layer3')",
+    "pair": "NewPair()",
+    "methods": "(InputMixup(), CutMix())",
+}
+"""Values of options for error messages."""
 WHERE_FROM = {
     "saliency": ", such as multimix.input_saliency(model, x, y)",
     "noise": ", which mixed_forward and Mix(…, model=) compute with the model",
@@ -94,6 +103,32 @@ class Method(ABC):
         # Computed once per class: torch.compile warns about cached functions.
         cls._traits = _traits(cls)
         cls._literal_options = _literal_options(cls)
+
+    def __new__(cls: type[Made], *args: object, **options: object) -> Made:
+        known: dict[str, Field[Any]] | None = getattr(cls, "__dataclass_fields__", None)
+        if known is None:
+            return super().__new__(cls)
+        positional: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]
+        if len(args) > len(positional):
+            example = _call_example(cls, next(iter(known), "k"))
+            raise TypeError(f"options of {cls.__name__} must be keywords, such as {example}")
+        for name in options:
+            if name not in known:
+                lower = name.lower()
+                hint = f" (did you mean {lower!r}?)" if lower in known else nearest(name, known)
+                raise TypeError(f"{cls.__name__} has no option {name!r}{hint}")
+        given = {*positional[: len(args)], *options}
+        for name, option in known.items():
+            has_default = option.default is not MISSING or option.default_factory is not MISSING
+            if option.init and not has_default and name not in given:
+                example = _call_example(cls, name)
+                raise TypeError(f"{cls.__name__} requires {name}=, such as {example}")
+        return super().__new__(cls)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        # pickle and copy call __new__, which requires the options without a default.
+        fields: dict[str, Field[Any]] = getattr(self, "__dataclass_fields__", {})
+        return (), {name: getattr(self, name) for name, option in fields.items() if option.init}
 
     def plan(self, x: Tensor, *, generator: Generator | None = None, **given: Any) -> Plan:
         """Draw partners, λ and geometry for one batch, and solve for its masks.
@@ -274,6 +309,10 @@ def check_method(method: Any) -> None:
     elif isinstance(method, type):
         got = f"the class {method.__name__}; write {method.__name__}(k=5)"
     raise TypeError(f"method must be a mixing method such as CutMix(k=5), got {got}")
+
+
+def _call_example(kind: type[Method], option: str) -> str:
+    return f"{kind.__name__}({option}={OPTION_EXAMPLES.get(option, '…')})"
 
 
 def checked_layers(layers: Any, *, allow_input: bool = False) -> tuple[Any, ...]:

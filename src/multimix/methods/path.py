@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
 from ..core.batch import Batch, MixedBatch
-from ..core.checks import check_choice, check_number, check_share, check_whole, nearest
+from ..core.checks import check_choice, check_number, check_share, check_whole
 from ..core.losses import Criterion
 from ..core.plan import PairPlan
 from ..core.saliency import CleanPass, clean_logits, clean_pass, cross_entropy
@@ -24,7 +24,6 @@ from ..core.sampling import (
 )
 from .base import Method, Traits, check_needs
 
-Made = TypeVar("Made", bound="PathMethod")
 CleanScale = Literal["plain", "per_class", "loss"]
 
 
@@ -44,18 +43,6 @@ class PathMethod(Method):
     k: int = 1
     p: float = 1.0
     clean_weight: float = 0.0
-
-    def __new__(cls: type[Made], *args: object, **options: object) -> Made:
-        example = f"{cls.__name__}(k=5)"
-        if args:
-            raise TypeError(f"options of {cls.__name__} must be keywords, such as {example}")
-        names = cls.__dataclass_fields__
-        for name in options:
-            if name not in names:
-                lower = name.lower() if name.lower() in names else ""
-                hint = f" (did you mean {lower!r}?)" if lower else nearest(name, names)
-                raise TypeError(f"{cls.__name__} has no option {name!r}{hint}")
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_whole("k", self.k)

@@ -7,7 +7,7 @@ requested or all methods are listed.
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from importlib.metadata import entry_points
 from numbers import Number
@@ -180,7 +180,8 @@ def create(name: str, **options: Any) -> Method:
         The method.
 
     Raises:
-        ValueError: If the name or an option is unknown, or a required option is missing.
+        TypeError: If an option is unknown, or a required one is missing.
+        ValueError: If the name is unknown, or the value of an option is invalid.
 
     Example::
 
@@ -192,14 +193,9 @@ def create(name: str, **options: Any) -> Method:
         return OneOf(**options)
     known = entry(name)
     for option in options:
-        if option not in known.options:
-            ours = known.published.get(option)
-            hint = f" (called {ours!r} here)" if ours else nearest(option, known.options)
-            names = ", ".join(known.options)
-            raise ValueError(f"{name} has no option {option!r}{hint}; available: {names}")
-    for option in known.required:
-        if option not in options:
-            raise ValueError(f"{name} requires {option}=")
+        if option not in known.options and option in known.published:
+            ours = known.published[option]
+            raise TypeError(f"{name} has no option {option!r} (called {ours!r} here)")
     return known.method(**options)
 
 
@@ -274,17 +270,6 @@ def _from_plain(value: Any, name: str) -> Any:
     return description(**options)
 
 
-class _Methods(Sequence[type[Method]]):
-    """The classes of all registered methods, read from the registry at each access."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(known.method for known in entries())[index]
-
-    def __len__(self) -> int:
-        return len(entries())
-
-
-METHODS = _Methods()
 _entries: dict[str, Entry] = {}
 _plugins_are_loaded = False
 

@@ -7,7 +7,7 @@ from multimix.lab.commands.study_runner import _trainable
 from multimix.lab.recipes import recipe
 from multimix.lab.storage import read_rows
 from multimix.lab.training.run import RESULTS
-from multimix.methods.registry import METHODS
+from multimix.methods.registry import entries
 
 
 def arms(out):
@@ -35,7 +35,7 @@ def test_a_page_with_error_calibration_and_pictures_and_nothing_is_trained_twice
 
 def test_digits_train_every_method_for_images_and_smoothing(capsys):
     names = _trainable(recipe("digits_smallnet"), "smoke", (1, 5))
-    wanted = {kind.name for kind in METHODS if kind.layout != "points"}
+    wanted = {entry.name for entry in entries() if entry.layout != "points"}
     assert set(names) == wanted | {"smoothing"}
     assert {"samix", "stylemix", "stylecutmix"} <= set(names)
     assert capsys.readouterr().err == ""
@@ -44,7 +44,9 @@ def test_digits_train_every_method_for_images_and_smoothing(capsys):
 @pytest.mark.slow
 def test_every_method_is_trained_on_digits(tmp_path, capsys):
     assert main(["digits", "--quick", "--seeds", "1", "--ks", "2", "--out", str(tmp_path)]) == 0
-    assert {arm for arm, _, _ in arms(tmp_path)} == {kind.name for kind in METHODS if kind.layout != "points"} | {"smoothing"}
+    assert {arm for arm, _, _ in arms(tmp_path)} == {entry.name for entry in entries() if entry.layout != "points"} | {
+        "smoothing"
+    }
     assert "failed" not in capsys.readouterr().err
 
 

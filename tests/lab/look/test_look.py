@@ -205,7 +205,9 @@ def test_remarks_stand_under_the_name(pair):
 def test_without_names_every_method_with_pixels_or_points_is_shown():
     notes = []
     names = [method.name for method in choose_methods((), 64, notes.append)]
-    assert names == [kind.name for kind in multimix.registry.METHODS if kind.name not in ("none", "manifoldmix", "alignmixup")]
+    assert names == [
+        entry.name for entry in multimix.registry.entries() if entry.name not in ("none", "manifoldmix", "alignmixup")
+    ]
     assert notes == []
 
 

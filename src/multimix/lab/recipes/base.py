@@ -174,4 +174,7 @@ def _method(recipe: Recipe, settings: Settings, name: str, k: int) -> Method:
         # At a smaller scale images are smaller: a hole is at most half as wide as the largest of them.
         side = max((phase.size for phase in settings.phases), default=min(data.size[1:]))
         options["length"] = min(options["length"], side // 2)
-    return create(name, **options)
+    try:
+        return create(name, **options)
+    except TypeError as error:  # a plug-in with a required option that nothing sets
+        raise ValueError(str(error)) from error

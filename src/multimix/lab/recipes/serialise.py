@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from ...core.checks import nearest
 from ...methods import Method
-from ...methods.registry import METHODS
+from ...methods.registry import entries
 
 Kind = TypeVar("Kind")
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -173,7 +173,7 @@ def _walk(value: Any, prefix: str) -> Iterator[tuple[str, Any, Any]]:
 def _choices(hint: Any) -> list[Any]:
     """The dataclasses that a field of this type may hold."""
     if hint is Method:
-        return [*METHODS]
+        return [entry.method for entry in entries()]
     return [kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)] if get_origin(hint) is not tuple else []
 
 
