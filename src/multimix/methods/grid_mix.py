@@ -14,6 +14,13 @@ from ..geometry.threshold import outer_masks
 from .path import PairMethod
 from .registry import register
 
+BOUNDS = {
+    "holes": (1, math.inf),
+    "hole_aspect": (0.01, 100),
+    "crop": (0, 1),
+    "crop_aspect": (0.01, 100),
+}
+
 
 class HoleGrid(NamedTuple):
     """A grid of holes inside a crop.
@@ -152,14 +159,16 @@ class GridMix(PairMethod):
     """
 
     holes: int | tuple[int, int] = (2, 6)
-    hole_aspect: float | Range = 1.0
+    hole_aspect: float | Range = (1.0, 1.0)
     crop: float | Range = (0.5, 1.0)
     crop_aspect: float | Range = (0.5, 2.0)
     random_offset: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(end != int(end) for end in self._ranges()["holes"]):
+        for name, bounds in BOUNDS.items():
+            object.__setattr__(self, name, checked_range(name, getattr(self, name), *bounds))
+        if any(end != int(end) for end in self._ranges["holes"]):
             raise ValueError(f"holes must be an integer or a pair of integers, got {self.holes!r}")
 
     def build(self, x: Tensor, partner: Tensor, lam: Tensor, *, generator: Generator) -> PairPlan:
@@ -168,19 +177,12 @@ class GridMix(PairMethod):
         uniform = torch.rand(
             self.rows(x, lam), 4 + 2 * len(size), dtype=torch.float64, generator=generator
         )
-        grid = cropped_grid(uniform, size, **self._ranges())
+        grid = cropped_grid(uniform, size, **self._ranges)
         if not self.random_offset:
             grid = grid._replace(offset=torch.zeros_like(grid.offset))
         partner, *along = uploaded(x.device, partner, *holes_along(lam, grid, size))
         return MaskPlan(partner=partner, share=outer_masks(along), size=size)
 
+    @property
     def _ranges(self) -> dict[str, Range]:
-        bounds = {
-            "holes": (1, math.inf),
-            "hole_aspect": (0.01, 100),
-            "crop": (0, 1),
-            "crop_aspect": (0.01, 100),
-        }
-        return {
-            name: checked_range(name, getattr(self, name), *ends) for name, ends in bounds.items()
-        }
+        return {name: getattr(self, name) for name in BOUNDS}

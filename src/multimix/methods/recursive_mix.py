@@ -14,7 +14,7 @@ from ..core.hooks import named_layer, unwrapped, visible_layer
 from ..core.losses import Criterion
 from ..core.mixing import mix
 from ..core.plan import PairPlan, per_sample, unmixed_plan
-from ..core.sampling import Sampler, checked_path, sample_path
+from ..core.sampling import Sampler, checked_path, draw_path
 from ..geometry.boxes import Fit, Grid, centered_boxes, random_center
 from ..geometry.resized import Resize, ResizedPlan
 from .base import Traits
@@ -146,8 +146,7 @@ class RecursiveMix(PathMethod):
         _check_history(x, history_x, history_target, history_logits)
         batch, size, rows = len(x), x.shape[2:], len(x) if self.per_pair else 1
         if lam is None:
-            path = sample_path(self.k, 1.0, rows=rows, sampler=self.sampler, generator=generator)
-            lam = self.area * path
+            lam = self.area * draw_path(self.k, 1.0, None, rows, self.sampler, generator)
         else:
             lam = checked_path(lam, batch)
         center = random_center(max(rows, lam.shape[1]), size, self.grid, generator)

@@ -141,8 +141,12 @@ class SmoothMix(PairMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width is not None and checked_range("width", self.width, 0, math.inf)[0] == 0:
+        if self.width is None:
+            return
+        width = checked_range("width", self.width, 0, math.inf)
+        if width[0] == 0:
             raise ValueError(f"width must be positive, got {self.width!r}")
+        object.__setattr__(self, "width", width)
 
     def draw(
         self,
@@ -156,9 +160,8 @@ class SmoothMix(PairMethod):
         if lam is not None or self.width is None:
             return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
         partner = self.draw_partner(x, partner, generator)
-        width = between(
-            checked_range("width", self.width, 0, math.inf), self.draw_path(x, generator)
-        )
+        ends: Any = self.width
+        width = between(ends, self.draw_path(x, generator))
         return self._plan(
             x, partner, 0.5 / width.square(), self._center(x, width.shape[1], generator)
         )

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.checks import check_choice, check_number, check_whole, checked_saliency
+from ...core.checks import check_number, check_whole, checked_saliency
 from ...core.compiled import in_chunks, load_kernels
 from ...core.devices import downloaded
 from ...core.logits import Output
@@ -332,14 +332,8 @@ def matched_points(
 
     Raises:
         ImportError: If numba is not installed.
-        ValueError: If an option is invalid, shapes differ, or points are not finite.
+        ValueError: If points are not finite.
     """
-    check_choice("rule", rule, get_args(Matching))
-    check_number("eps", eps, above=0)
-    is_cloud = points.ndim == 3 and 1 <= points.shape[2] <= 3 and points.numel() > 0
-    if not is_cloud or points.shape != points_pair.shape:
-        got = f"{list(points.shape)} and {list(points_pair.shape)}"
-        raise ValueError(f"clouds must both be [B, N, d] with d up to 3, got {got}")
     first, second = _scaled(points, points_pair)
     pairs, _, n = first.shape
     exact = rule == "exact" or (rule == "auto" and n <= MAX_EXACT_POINTS)

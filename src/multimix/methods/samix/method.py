@@ -15,8 +15,8 @@ from ...core.losses import Criterion, soft_cross_entropy
 from ...core.mixing import mix
 from ...core.plan import MaskPlan, PairPlan, even_mask, per_sample
 from ...core.saliency import check_classes
-from ...core.sampling import random_partner, sample_path
-from ...core.targets import are_indices, soft_target
+from ...core.sampling import draw_partner, draw_path
+from ...core.targets import are_indices, label_rows
 from ..base import Method, Traits
 from ..path import PairMethod
 from ..registry import register
@@ -206,14 +206,14 @@ class SAMix(PairMethod):
         """
         assert isinstance(self.block, MixBlock)
         check_classes(y, "the block of SAMix", "for other labels pass train_block=False")
-        partner = random_partner(len(x), derange=self.derange, generator=generator)
+        partner = draw_partner(len(x), self.derange, generator)
         rows = len(x) if self.per_pair else 1
-        rho = 1 - sample_path(1, self.alpha, rows=rows, generator=generator)
+        rho = 1 - draw_path(1, self.alpha, None, rows, "iid", generator)
         partner, rho = uploaded(x.device, partner, rho)
         mask = self.block.masks(features, partner, rho, x.shape[2:], learning=True)[0]
         rho, x = rho[0], x.detach()
         logits = self.block.logits(mix(x, x[partner], mask), output)
-        labels = soft_target(y, logits.shape[1] if are_indices(y) else None).to(logits.dtype)
+        labels = label_rows(y, logits.shape[1] if are_indices(y) else None, 0.0).to(logits.dtype)
         target = mix(labels, labels[partner], (1 - rho).unsqueeze(1))
         if self.eta is None:
             loss = soft_cross_entropy(logits, target)

@@ -12,7 +12,7 @@ from ...core.checks import check_choice, check_number, check_share
 from ...core.devices import float32_or_better
 from ...core.mixing import like, mix, mixed_batch
 from ...core.plan import PairPlan
-from ...core.sampling import sample_path
+from ...core.sampling import draw_path
 from ...geometry.boxes import Fit, Grid, centered_boxes, inside, random_center
 from ..base import Traits
 from ..registry import register
@@ -148,7 +148,7 @@ class StyleCutMix(StyleMethod):
     ) -> Tensor:
         """Return γ ``[1 or B]``, shared by all K."""
         if self.gamma == "beta":
-            return sample_path(1, self.gamma_alpha, rows=rows, generator=generator)[0]
+            return draw_path(1, self.gamma_alpha, None, rows, "iid", generator)[0]
         if self.gamma == "auto":
             assert isinstance(self.distances, ClassDistances)
             if not isinstance(label, Tensor):
