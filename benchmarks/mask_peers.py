@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from multimix.methods.puzzlemix.problem import CutProblem
+from multimix.methods.puzzlemix.rof import CutProblem
 
 D = 2  # three labels
 OVERFLOW = (2**31 - 1) // 100_000  # the wrapper multiplies unaries by 1e5 in 32 bits: above 21474 they wrap

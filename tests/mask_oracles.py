@@ -11,7 +11,7 @@ from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from multimix.methods.puzzlemix.masks import CutTerms
-from multimix.methods.puzzlemix.problem import CutProblem
+from multimix.methods.puzzlemix.rof import CutProblem
 from oracles import seeded
 
 KINDS = ("generic", "ties", "zero saliency", "one block", "constant", "strong", "apart", "some apart")

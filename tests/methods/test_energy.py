@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mask_oracles import KINDS, loop_energy, random_problem, random_terms
 from multimix.methods.puzzlemix.masks import MIN_SHARE, SCALE, CutTerms, quantised
-from multimix.methods.puzzlemix.problem import CutProblem, problem_energy
+from multimix.methods.puzzlemix.rof import CutProblem, problem_energy
 from oracles import seeded
 
 COSTS = ["l1", "l2", "l4"]

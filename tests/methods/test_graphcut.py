@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mask_oracles import KINDS, brute_force, coarse, max_flow, random_problem, random_terms
 from multimix.methods.puzzlemix.masks import CutTerms, problem_levels, quantised, solve_masks
-from multimix.methods.puzzlemix.problem import CutProblem, problem_energy
+from multimix.methods.puzzlemix.rof import CutProblem, problem_energy
 from oracles import seeded
 
 COSTS = ("l1", "l2", "l4")

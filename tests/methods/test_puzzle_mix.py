@@ -178,7 +178,6 @@ def test_lam_is_followed_on_average():
         ({"labels": None}, "labels must"),
         ({"neighbourhood": None}, "neighbourhood must"),
         ({"blocks": True}, "blocks must"),
-        ({"adv_roles": "yes"}, "adv_roles must"),
         ({"neighbourhood": 0}, "neighbourhood must"),
         ({"transport_size": -1}, "transport_size must"),
         ({"beta": "1.2"}, "beta must"),
@@ -220,7 +219,7 @@ def test_bad_batches_are_one_sentence():
         mm.PuzzleMix(std=1.0).plan(x * 5, saliency=saliency)
     with pytest.raises(ValueError, match="mean must"):
         mm.PuzzleMix(mean=(0.1, 0.2)).plan(x, saliency=saliency)
-    attacked = mm.PuzzleMix(adv_p=1.0, adv_roles=(True, False))
+    attacked = mm.PuzzleMix(adv_p=1.0)
     for noise, sentence in (
         (x[:, :1], "noise must"),
         (x.long(), "noise must"),

@@ -1,7 +1,6 @@
 """What puzzle mix asks of a model and of its surroundings: saliency, clean loss, noise, workers."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -127,10 +126,10 @@ def test_adversarial_noise_is_the_published_one():
     column = [torch.tensor(part).reshape(3, 1, 1) for part in (mean, std)]
     x, y = (pixels - column[0]) / column[1], torch.tensor([0, 1, 0])
     model = Linear((3, 8, 8))
-    method = mm.PuzzleMix(mean=mean, std=std, adv_p=1.0, adv_eps=10.0).choose(generator=seeded(0))
-    assert method.adv_roles == (True, True)
+    method = mm.PuzzleMix(mean=mean, std=std, adv_p=1.0, adv_eps=10.0)
     told = method.inputs(batch(model, x, y, seeded(4)))
     generator = seeded(4)
+    torch.rand(2, generator=generator, dtype=torch.float64)  # which role gets noise
     start = ((torch.rand(3, 3, 8, 8, generator=generator) * 2 - 1) * 10 / 255 + pixels).clamp(0, 1) - pixels
     torch.testing.assert_close(model.seen[0], x + start / column[1])
     scale = float(torch.rand((), generator=generator, dtype=torch.float64))
@@ -142,21 +141,37 @@ def test_adversarial_noise_is_the_published_one():
     saliency = told["saliency"]
     torch.testing.assert_close(saliency, gradient.square().mean(1).sqrt().detach(), atol=1e-5, rtol=1e-3)
     for roles in ((True, False), (False, True), (True, True)):
-        plan = replace(method, adv_roles=roles).plan(x, **told, generator=seeded(1))
+        noise, noise_pair = (told["noise"] if role else None for role in roles)
+        plan = method.plan(x, saliency=saliency, noise=noise, noise_pair=noise_pair, generator=seeded(1))
         assert (plan.noise is not None, plan.noise_pair is not None) == roles
 
 
 def test_adversarial_coins():
-    """Two coins per batch, each with probability adv_p; without heads no noise is asked for."""
+    """Two coins per batch, each with probability adv_p, with the model and with given noise."""
     generator = seeded(0)
-    method = mm.PuzzleMix(adv_p=0.3)
-    thrown = [method.choose(generator=generator) for _ in range(2000)]
-    counts = Counter(chosen.adv_roles for chosen in thrown)
-    for roles, count in counts.items():
-        chance = (0.3 if roles[0] else 0.7) * (0.3 if roles[1] else 0.7)
-        assert abs(count - 2000 * chance) < 4 * (2000 * chance * (1 - chance)) ** 0.5
-    assert all(("noise" in chosen.traits.needs) == any(chosen.adv_roles) for chosen in thrown)
-    assert thrown[0].choose(generator=None) is thrown[0]
+    method = mm.PuzzleMix(blocks=2, transport="none", adv_p=0.3)
+    x, model = batch_of((4, 4), batch=2), Linear((3, 4, 4))
+    y, saliency = torch.tensor([0, 1]), x.mean(1)
+
+    def with_model():
+        return method.inputs(batch(model, x, y, generator))
+
+    def with_given_noise():
+        plan = method.plan(x, saliency=saliency, noise=x, generator=generator)
+        return {"noise": plan.noise, "noise_pair": plan.noise_pair}
+
+    for draw in (with_model, with_given_noise):
+        drawn = [draw() for _ in range(1000)]
+        counts = Counter((given["noise"] is not None, given["noise_pair"] is not None) for given in drawn)
+        for roles, count in counts.items():
+            chance = (0.3 if roles[0] else 0.7) * (0.3 if roles[1] else 0.7)
+            assert abs(count - 1000 * chance) < 4 * (1000 * chance * (1 - chance)) ** 0.5
+        assert len(counts) == 4
+    model.seen.clear()
+    method = mm.PuzzleMix(adv_p=1e-9)
+    given = method.inputs(batch(model, x, y, generator))
+    assert torch.equal(model.seen[0], x)
+    assert given["noise"] is given["noise_pair"] is None
     x = batch_of((8, 8))
     model = Linear((3, 8, 8))
     for seed in range(8):

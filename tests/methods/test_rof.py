@@ -11,8 +11,7 @@ import multimix as mm
 from mask_oracles import KINDS, brute_force, coarse, loop_energy, max_flow, random_problem, random_terms
 from multimix.methods.puzzlemix import rof
 from multimix.methods.puzzlemix.masks import problem_levels, quantised, solve_masks
-from multimix.methods.puzzlemix.problem import CutProblem
-from multimix.methods.puzzlemix.rof import rof_levels
+from multimix.methods.puzzlemix.rof import CutProblem, rof_levels
 from oracles import seeded
 
 LAM = torch.tensor([[0.5], [0.1], [0.93], [1e-9], [0.5], [0.4]], dtype=torch.float64)

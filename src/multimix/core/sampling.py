@@ -273,9 +273,7 @@ def _stratified_log_odds(k: int, rows: int, alpha: float, generator: Generator) 
 
 @lru_cache(maxsize=64)
 def _stratum_edges(k: int, alpha: float) -> tuple[float, ...]:
-    below = [stratum_edge(j, k, alpha) for j in range(1, (k + 1) // 2)]
-    middle = [0.0] if k % 2 == 0 else []
-    return (*below, *middle, *(-edge for edge in reversed(below)))
+    return tuple(stratum_edge(j, k, alpha) for j in range(1, k))
 
 
 def stratum_edge(j: int, k: int, alpha: float) -> float:

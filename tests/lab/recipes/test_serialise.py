@@ -141,7 +141,7 @@ def full(method=None, schedule=SCHEDULES[0]):
 
 def methods():
     made = [create(known.name, **{option: OPTIONS[option] for option in known.required}) for known in entries()]
-    colours = mm.PuzzleMix(mean=(0.5, 0.25, 0.125), std=0.5, adv_roles=(True, False), blocks=(4, (3, 5)), transport_size=2)
+    colours = mm.PuzzleMix(mean=(0.5, 0.25, 0.125), std=0.5, blocks=(4, (3, 5)), transport_size=2)
     return [*made, colours, mm.OneOf((mm.CutMix(k=2), mm.InputMixup(alpha=0.5)), (0.25, 0.5))]
 
 
@@ -202,7 +202,6 @@ def test_a_method_is_changed_by_its_own_fields(path, words, expected):
         ({"mean": "0.5"}, mm.PuzzleMix(mean=0.5)),
         ({"mean": "0.5, 0.25, 0.125", "std": "1, 1, 0.5"}, mm.PuzzleMix(mean=(0.5, 0.25, 0.125), std=(1.0, 1.0, 0.5))),
         ({"std": "0.5"}, mm.PuzzleMix(std=0.5)),
-        ({"adv_roles": "yes, no"}, mm.PuzzleMix(adv_roles=(True, False))),
         ({"transport": "none"}, mm.PuzzleMix(transport="none")),
     ],
 )
@@ -267,7 +266,6 @@ def test_what_does_not_fit_settings_is_one_sentence(path, words, sentence):
         ("method.blocks", "2, (3, 5", "method.blocks must be a list"),
         ("method.mean", "inf", "method.mean must be a number or a list"),
         ("method.mean", "grey", r"method.mean must be a number or a list \(each a number\), got 'grey'"),
-        ("method.adv_roles", "yes", r"method.adv_roles must be a list \(true or false, true or false\) or none, got 'yes'"),
         ("method.transport", "fast", "method.transport must be one of exact, reference, none, got 'fast'"),
         ("method.std", "0", "std must be positive, got 0.0"),
         ("schedule.points", "0, 1, 2", r"schedule.points must be a list \(each a list \(a number, a number\)\), got '0, 1, 2'"),
@@ -336,6 +334,14 @@ def test_options_that_older_runs_call_otherwise_or_leave_out(method, new, old):
     described = describe(settings)
     value = described.pop(f"method.{new}")
     assert rebuild(Settings, {**described, **({f"method.{old}": value} if old else {})}) == settings
+
+
+def test_removed_options_of_older_runs():
+    for arm, option, value, other in (("puzzlemix", "adv_roles", None, [True, False]), ("comixup", "start", "fresh", "previous")):
+        settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), arm, 5)
+        assert rebuild(Settings, {**describe(settings), f"method.{option}": value}) == settings
+        with pytest.raises(ValueError, match=f"has the setting method.{option}"):
+            rebuild(Settings, {**describe(settings), f"method.{option}": other})
 
 
 def test_an_option_that_is_younger_than_a_run_does_not_change_its_digest():

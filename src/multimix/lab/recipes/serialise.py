@@ -16,6 +16,7 @@ from ...methods.registry import entries
 
 Kind = TypeVar("Kind")
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+REMOVED = {"method.adv_roles": None, "method.start": "fresh"}  # options that older runs have, and the value that remains
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
 
 
@@ -112,7 +113,9 @@ def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes["method.saliency_pool"] = None
     # While numba was optional, "numba" was a backend and other methods had one, too.
     backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
-    return {name: value for name, value in {**description, **changes}.items() if name not in {"method.clean", *backends}}
+    removed = {name for name, value in REMOVED.items() if name in description and description[name] == value}
+    left_out = {"method.clean", *backends, *removed}
+    return {name: value for name, value in {**description, **changes}.items() if name not in left_out}
 
 
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:

@@ -24,8 +24,7 @@ from ...core.checks import can_inspect, check_choice
 from ...core.compiled import has_numba, in_chunks, load_kernels
 from ...core.devices import downloaded
 from ...geometry.grid import block_means, cut_finer
-from .problem import MAX_SOLVER_BYTES, CutProblem
-from .rof import rof_levels
+from .rof import MAX_SOLVER_BYTES, CutProblem, rof_levels
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -28,10 +28,9 @@ from ...core.compiled import has_numba, in_chunks, load_kernels
 from ...core.devices import downloaded, uniform_like
 from ...core.plan import PairPlan
 from ...core.saliency import CleanPass, clean_pass
-from ...core.sampling import make_generator
 from ...geometry.blocks import BlockPlan
 from ...geometry.grid import as_plane, block_saliency, cut_finer, spread
-from ..base import Method, Traits
+from ..base import Traits
 from ..path import CleanLossMethod, PairMethod
 from ..registry import register
 from .masks import (
@@ -82,8 +81,9 @@ class PuzzleMix(CleanLossMethod, PairMethod):
 
     Transport moves salient blocks that the mask hides to visible places. The K masks minimize the
     energy of :mod:`multimix.methods.puzzlemix.masks` exactly and nest in λ. ``plan`` needs
-    ``saliency [B, *size]``, and ``noise [B, C, *size]`` with adversarial noise. Without numba, the
-    torch solver computes the masks and SciPy the transport.
+    ``saliency [B, *size]``, and with adversarial noise also ``noise [B, C, *size]``: samples and
+    partners get it with probability ``adv_p`` each, unless ``noise_pair`` is passed for partners.
+    Without numba, the torch solver computes the masks and SciPy the transport.
 
     Args:
         k: Number of interpolations per pair.
@@ -106,7 +106,6 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         transport_size: Side of the blocks that move, in places. None moves the mask's blocks.
         adv_p: Probability of adversarial noise, drawn separately for samples and partners.
         adv_eps: Maximum noise per pixel, on the scale 0 … 255.
-        adv_roles: Whether (samples, partners) get noise. None draws both with ``adv_p``.
         mean: Mean that ``x`` was normalized with. Only adversarial noise needs it.
         std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
         saliency_pool: ``pool`` of :func:`multimix.input_saliency`. It has no effect if the clean
@@ -137,7 +136,6 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     transport_size: int | None = None
     adv_p: float = 0.0
     adv_eps: float = 10.0
-    adv_roles: tuple[bool, bool] | None = None
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] | None = None
     saliency_pool: int | None = None
@@ -159,43 +157,49 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         for name in ("transport_size", "saliency_pool", "threads"):
             check_whole(name, getattr(self, name), none=True)
         check_labels_option(self.labels, self.cost)
-        roles = self.adv_roles
-        if roles is not None and not (
-            isinstance(roles, tuple) and len(roles) == 2 and all(isinstance(r, bool) for r in roles)
-        ):
-            raise ValueError(
-                f"adv_roles must be a tuple of two bools, or None to draw them, got {roles!r}"
-            )
         check_share("adv_p", self.adv_p)
 
     @property
     def traits(self) -> Traits:
         """The traits; ``noise`` is required if samples or partners may get adversarial noise."""
         traits = super().traits
-        if self.adv_p > 0 if self.adv_roles is None else any(self.adv_roles):
+        if self.adv_p > 0:
             return traits._replace(needs=("saliency", "noise"))
-        return (
-            traits
-            if self.adv_p > 0
-            else traits._replace(accepts=tuple(name for name in traits.accepts if name != "noise"))
-        )
-
-    def choose(self, *, generator: Generator | None = None) -> Method | None:
-        chosen = super().choose(generator=generator)
-        if not isinstance(chosen, PuzzleMix) or chosen.adv_p == 0 or chosen.adv_roles is not None:
-            return chosen
-        first, second = (
-            torch.rand(2, generator=make_generator(generator), dtype=torch.float64, device="cpu")
-            < self.adv_p
-        ).tolist()
-        return replace(chosen, adv_roles=(first, second))
+        accepts = (name for name in traits.accepts if name not in ("noise", "noise_pair"))
+        return traits._replace(accepts=tuple(accepts))
 
     def inputs(self, batch: Batch) -> Mapping[str, Any]:
-        if "noise" in batch.given or "noise" not in self.traits.needs:
+        if "noise" in batch.given or self.adv_p == 0:
             return super().inputs(batch)
-        noise, clean = self._attack(batch)
-        inputs = {"noise": noise, "saliency": clean.saliency}
+        roles = self._attacked(batch.generator)
+        noise: dict[str, Any] = {"noise": None, "noise_pair": None}
+        if not any(roles):
+            return {**super().inputs(replace(batch, given={**batch.given, **noise})), **noise}
+        delta, clean = self._attack(batch)
+        noise = _by_role(delta, roles)
+        inputs = {**noise, "saliency": clean.saliency}
         return {**inputs, "clean_logits": clean.logits} if self.clean_weight > 0 else inputs
+
+    def draw(
+        self,
+        x: Tensor,
+        *,
+        generator: Generator,
+        partner: Tensor | None = None,
+        lam: Tensor | Sequence[float] | None = None,
+        noise: Tensor | None = None,
+        **given: Any,
+    ) -> PairPlan:
+        if noise is not None and "noise_pair" not in given:
+            given |= _by_role(noise, self._attacked(generator))
+        else:
+            given["noise"] = noise
+        return super().draw(x, generator=generator, partner=partner, lam=lam, **given)
+
+    def _attacked(self, generator: Generator) -> tuple[bool, bool]:
+        """Draw whether samples and whether partners get noise."""
+        first, second = torch.rand(2, generator=generator, dtype=torch.float64, device="cpu")
+        return bool(first < self.adv_p), bool(second < self.adv_p)
 
     def clean_pass(self, batch: Batch, *, training: bool) -> CleanPass:
         pool = None if training else self.saliency_pool
@@ -241,6 +245,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         generator: Generator,
         saliency: Tensor,
         noise: Tensor | None = None,
+        noise_pair: Tensor | None = None,
     ) -> PairPlan:
         if x.ndim not in (3, 4):
             raise ValueError(
@@ -253,7 +258,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         rows, columns = (drawn, drawn) if isinstance(drawn, int) else drawn
         grid = min(rows, size[0]), min(columns, size[1])
         salient = checked_saliency(saliency, x).reshape(len(x), *size)
-        noise = None if noise is None else checked_noise(noise, x)
+        noises = [None if part is None else checked_noise(part, x) for part in (noise, noise_pair)]
         plane, cells = x.reshape(*x.shape[:2], *size), self._transport_cells(grid, size)
         # A single transfer from the device.
         color, bounds, shares, *finer = downloaded(
@@ -283,11 +288,14 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             device=x.device,
         )
         plan = BlockPlan(
-            partner=partner, size=x.shape[2:], levels=levels, steps=self.labels - 1, cells=grid
+            partner=partner,
+            size=x.shape[2:],
+            levels=levels,
+            steps=self.labels - 1,
+            cells=grid,
+            noise=noises[0],
+            noise_pair=noises[1],
         )
-        if noise is not None and self.adv_roles is not None:
-            first, second = (noise if attacked else None for attacked in self.adv_roles)
-            plan = replace(plan, noise=first, noise_pair=second)
         if self.transport == "none":
             return plan
         return self._transported(plan, cells, finer[0] if finer else shares)
@@ -320,6 +328,11 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         """Return ``mean`` and ``std`` as tensors that broadcast over ``x``; ``std`` None is 1."""
         std = 1.0 if self.std is None else self.std
         return per_channel("mean", self.mean, x).to(x.dtype), per_channel("std", std, x).to(x.dtype)
+
+
+def _by_role(noise: Tensor, roles: tuple[bool, bool]) -> dict[str, Tensor | None]:
+    names = ("noise", "noise_pair")
+    return {name: noise if role else None for name, role in zip(names, roles, strict=True)}
 
 
 def checked_blocks(blocks: Any) -> tuple[Blocks, ...]:

@@ -67,11 +67,6 @@ class MomentumEncoder(nn.Module):
         self.copy.eval()
         return self
 
-    @property
-    def momentum(self) -> float:
-        """m_t of the next update."""
-        return 1 - float(self._step())
-
     def _step(self) -> Tensor:
         """1 − m_t, on the device of ``updates``."""
         done = self.updates.to(widest_float(self.updates.device))
