@@ -47,10 +47,10 @@ def block_saliency(saliency: Tensor, n: int) -> Tensor:
     return blocks / blocks.sum((1, 2), keepdim=True)
 
 
-def public_terms(x: Tensor, partner: Tensor, blocks: Tensor, beta: float, gamma: float, neighbourhood: int) -> PublicTerms:
+def public_terms(x: Tensor, partner: Tensor, blocks: Tensor, beta: float, gamma: float, neighborhood: int) -> PublicTerms:
     """Saliency and borders folded into one cost per image and block; ``x [B, C, W, W]`` in [0, 1], ``blocks [B, n, n]``."""
     n = blocks.shape[-1]
-    side = min(neighbourhood, x.shape[-1] // n)
+    side = min(neighborhood, x.shape[-1] // n)
     pooled = avg_pool2d(x, side)
     weight = beta / (16 * n)
     own, pair = blocks[partner].clone(), blocks.clone()  # showing one image loses the saliency of the other

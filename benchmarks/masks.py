@@ -7,7 +7,7 @@
 The peer: ``pip install --no-deps gco-wrapper==3.0.9``, for this benchmark only (its licence is for research). It can abort the
 process, so every table with it is made in a child process, ours and gco's calls in turn; without it ours is timed alone.
 
-B = 100, 3 labels, beta 1.2, gamma 0.5, eta 0.2, neighbourhood 4, transport eps 0.8, one thread, λ ~ Beta(1, 1). Tables show
+B = 100, 3 labels, beta 1.2, gamma 0.5, eta 0.2, neighborhood 4, transport eps 0.8, one thread, λ ~ Beta(1, 1). Tables show
 medians of CPU time; all candidates of a table run interleaved in one process, in a new random order every round, each round
 with another batch and λ. Compiling is not counted. Torch tensors go in and quantising is counted, for gco as well. "worst" is
 gco's quickest round over our slowest tenth.
@@ -37,7 +37,7 @@ import multimix as mm
 from multimix.methods.puzzlemix.masks import cut_terms, solve_masks
 from multimix.methods.puzzlemix.method import assigned_blocks
 
-BATCH, BETA, GAMMA, ETA, NEIGHBOURHOOD, EPS = 100, 1.2, 0.5, 0.2, 4, 0.8
+BATCH, BETA, GAMMA, ETA, NEIGHBORHOOD, EPS = 100, 1.2, 0.5, 0.2, 4, 0.8
 GRIDS = (2, 4, 8, 16)
 FASTER = {4: 40, 8: 25, 16: 15}  # demanded at K = 5
 MOST_FOR_FIVE, TRANSPORT, WHOLE = 3.0, 50, 80.0  # K = 5 over K = 1; times faster at n = 16; ms at n = 16
@@ -90,7 +90,7 @@ def path(k: int) -> Tensor:
 
 def our_terms(batch: Batch, n: int) -> Any:
     blocks = peers.block_saliency(batch.saliency.double(), n)
-    return cut_terms(batch.x, batch.partner, blocks, neighbourhood=NEIGHBOURHOOD, beta=BETA, gamma=GAMMA)
+    return cut_terms(batch.x, batch.partner, blocks, neighborhood=NEIGHBORHOOD, beta=BETA, gamma=GAMMA)
 
 
 def print_concentration(batches: list[Batch]) -> None:
@@ -157,7 +157,7 @@ def mask_figures(batches: list[Batch], n: int, rounds: int, with_gco: bool) -> d
     """Seconds of every round, and the quality of gco's masks."""
     terms = [our_terms(batch, n) for batch in batches]
     public = [
-        peers.public_terms(batch.x, batch.partner, peers.block_saliency(batch.saliency, n), BETA, GAMMA, NEIGHBOURHOOD)
+        peers.public_terms(batch.x, batch.partner, peers.block_saliency(batch.saliency, n), BETA, GAMMA, NEIGHBORHOOD)
         for batch in batches
     ]
     for mine, theirs in zip(terms, public, strict=True):

@@ -28,7 +28,7 @@ def puzzle_mix(
     beta=1.2,
     gamma=0.5,
     eta=0.2,
-    neighbourhood=4,
+    neighborhood=4,
     transport="exact",
     transport_eps=0.8,
     transport_size=None,
@@ -43,7 +43,7 @@ def puzzle_mix(
     grid = min(rows, height), min(columns, width)
     result = torch.empty_like(x)
     for i, j in enumerate(partner):
-        options = {"beta": beta, "gamma": gamma, "neighbourhood": neighbourhood, "std": std}
+        options = {"beta": beta, "gamma": gamma, "neighborhood": neighborhood, "std": std}
         own_cost, pair_cost, weights = energy(x[i], x[j], saliency[i], saliency[j], grid, **options)
         levels = smallest_mask(own_cost, pair_cost, weights, grid, labels, lam, eta)
         cells = grid
@@ -89,10 +89,10 @@ def colours(image, cells):
     return mean
 
 
-def energy(own, pair, own_map, pair_map, grid, *, beta, gamma, neighbourhood, std):
+def energy(own, pair, own_map, pair_map, grid, *, beta, gamma, neighborhood, std):
     """Cost of showing the sample, cost of showing the partner, and the weight of every pair of neighbouring blocks."""
     height, width = own.shape[1:]
-    per_block = max(1, height // grid[0] // neighbourhood), max(1, width // grid[1] // neighbourhood)
+    per_block = max(1, height // grid[0] // neighborhood), max(1, width // grid[1] // neighborhood)
     cells = grid[0] * per_block[0], grid[1] * per_block[1]
     images = {"own": colours(own, cells) * std, "pair": colours(pair, cells) * std}
     b = beta / (16 * math.sqrt(grid[0] * grid[1]))

@@ -13,7 +13,7 @@ import comixup_numpy
 import comixup_oracle as oracle
 from multimix.geometry.grid import block_saliency
 from multimix.methods.comixup import kernel
-from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbours, salient_places
+from multimix.methods.comixup.method import CoMixup, Groups, compatibility, neighbors, salient_places
 from oracles import seeded
 
 RULES = ["beta", "gamma", "eta", "tau", "sweeps", "soft_labels", "resolve", "rule", "precedence", "borders", "descent"]
@@ -86,7 +86,7 @@ def test_one_output_against_all_labellings():
     tried = 0
     for _ in range(150):
         cost, near, rows, columns = random_board(rng)
-        beside = neighbours(rows, columns)
+        beside = neighbors(rows, columns)
         found, exact = comixup_numpy.solve_board(cost, near, beside, np.zeros(len(cost), np.int64))
         assert exact == 1
         if cost.shape[1] ** len(cost) > 5000:
@@ -101,7 +101,7 @@ def test_one_output_against_all_labellings():
 def test_moves_leave_no_better_move():
     """Costs so even that tables get too large: no choice between two labels may improve what moves have found."""
     rng = np.random.default_rng(1)
-    beside, labels = neighbours(4, 4), 9
+    beside, labels = neighbors(4, 4), 9
     gaps = []
     for _ in range(5):
         cost = rng.integers(0, 12, (16, labels))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mask_oracles import KINDS, loop_energy, random_problem, random_terms
-from multimix.methods.puzzlemix.masks import MIN_SHARE, SCALE, CutTerms, quantised
+from multimix.methods.puzzlemix.masks import MIN_SHARE, SCALE, CutTerms, quantized
 from multimix.methods.puzzlemix.rof import CutProblem, problem_energy
 from oracles import seeded
 
@@ -50,7 +50,7 @@ def random_levels(*shape, labels, seed=0):
 )
 def test_energy_is_the_formula_up_to_rounding(kind, rows, columns, labels, cost, eta, lam, seed):
     terms = random_terms(kind, 2, rows, columns, seed)
-    problem = quantised(terms, torch.tensor(lam, dtype=torch.float64)[:, None], labels, eta, cost)
+    problem = quantized(terms, torch.tensor(lam, dtype=torch.float64)[:, None], labels, eta, cost)
     levels = random_levels(len(lam), 2, rows, columns, labels=labels, seed=seed)
     energy = problem_energy(problem, levels)
     d, power = labels - 1, int(cost[1])
@@ -95,7 +95,7 @@ def test_energy_of_levels_equals_the_cut_of_the_level_graph(power, labels):
 @pytest.mark.parametrize("cost", COSTS)
 def test_bend_sums_to_the_label_cost(cost):
     terms = random_terms("generic", 1, 2, 2, seed=0)
-    bend = quantised(terms, torch.tensor([[0.5]]), 6, 0.2, cost).bend
+    bend = quantized(terms, torch.tensor([[0.5]]), 6, 0.2, cost).bend
     assert len(bend) == 5
     assert all(isinstance(value, int) and value >= 0 for value in bend)
     for gap in range(6):
@@ -103,19 +103,19 @@ def test_bend_sums_to_the_label_cost(cost):
 
 
 def test_a_mask_of_zero_costs_nothing():
-    problem = quantised(random_terms("generic", 4, 3, 5, seed=0), torch.tensor([[0.2], [0.9]]), 4, 0.2, "l2")
+    problem = quantized(random_terms("generic", 4, 3, 5, seed=0), torch.tensor([[0.2], [0.9]]), 4, 0.2, "l2")
     assert (problem_energy(problem, torch.zeros(2, 4, 3, 5, dtype=torch.uint8)) == 0).all()
 
 
 def test_rounding_is_to_the_nearest_and_apart():
     """Base, slope and weights are rounded each on its own: λ does not touch base, costs do not touch the slope."""
     terms = random_terms("generic", 3, 4, 2, seed=1)
-    one = quantised(terms, torch.tensor([[0.3], [0.8]], dtype=torch.float64), 3, 0.2, "l2")
-    other = quantised(terms, torch.tensor([[0.7]], dtype=torch.float64), 3, 0.2, "l2")
+    one = quantized(terms, torch.tensor([[0.3], [0.8]], dtype=torch.float64), 3, 0.2, "l2")
+    other = quantized(terms, torch.tensor([[0.7]], dtype=torch.float64), 3, 0.2, "l2")
     assert torch.equal(one.base, other.base)
     assert torch.equal(
         one.slope,
-        quantised(random_terms("strong", 3, 4, 2, seed=2), torch.tensor([[0.3], [0.8]], dtype=torch.float64), 3, 0.2, "l2").slope,
+        quantized(random_terms("strong", 3, 4, 2, seed=2), torch.tensor([[0.3], [0.8]], dtype=torch.float64), 3, 0.2, "l2").slope,
     )
     for b in range(3):
         for r in range(4):
@@ -135,7 +135,7 @@ def test_rounding_is_to_the_nearest_and_apart():
     kind=st.sampled_from(KINDS),
 )
 def test_base_ascends_with_the_level_and_the_slope_with_lam(lam, labels, eta, kind):
-    problem = quantised(random_terms(kind, 2, 3, 2, seed=0), torch.tensor(lam, dtype=torch.float64)[:, None], labels, eta, "l2")
+    problem = quantized(random_terms(kind, 2, 3, 2, seed=0), torch.tensor(lam, dtype=torch.float64)[:, None], labels, eta, "l2")
     assert (problem.base.diff(dim=1) >= 0).all()
     assert (problem.slope.diff(dim=0) >= 0).all()
     assert problem.steps == labels - 1
@@ -144,18 +144,18 @@ def test_base_ascends_with_the_level_and_the_slope_with_lam(lam, labels, eta, ki
 def test_lam_keeps_its_order_and_is_one_for_all_pairs_or_one_each():
     terms = random_terms("generic", 4, 2, 3, seed=0)
     lam = torch.rand(3, 4, dtype=torch.float64, generator=seeded(0))
-    slope = quantised(terms, lam, 3, 0.2, "l2").slope
+    slope = quantized(terms, lam, 3, 0.2, "l2").slope
     assert slope.shape == (3, 4)
     for k in range(3):
         for b in range(4):
             share = float(lam[k, b])
             assert abs(int(slope[k, b]) - 0.2 / 6 * SCALE * math.log(share / (1 - share))) <= 0.51
-    shared = quantised(terms, lam[:, :1], 3, 0.2, "l2").slope
+    shared = quantized(terms, lam[:, :1], 3, 0.2, "l2").slope
     assert torch.equal(shared, slope[:, :1].expand(-1, 4))
 
 
 def test_the_ends_are_finite_and_mirrored():
-    slope = quantised(random_terms("generic", 1, 2, 2, seed=0), torch.tensor([[0.0], [1.0], [0.5]]), 2, 0.2, "l2").slope[:, 0]
+    slope = quantized(random_terms("generic", 1, 2, 2, seed=0), torch.tensor([[0.0], [1.0], [0.5]]), 2, 0.2, "l2").slope[:, 0]
     edge = 0.2 / 4 * SCALE * math.log(MIN_SHARE / (1 - MIN_SHARE))
     assert abs(int(slope[0]) - edge) < 1000  # 1 − 10⁻⁷ is no float64, so the logit there has fewer digits
     assert abs(int(slope[1]) + edge) < 1000
@@ -165,7 +165,7 @@ def test_the_ends_are_finite_and_mirrored():
 def test_whole_numbers_are_contiguous_on_the_cpu():
     terms = CutTerms(*(part.transpose(1, 2) for part in random_terms("generic", 2, 3, 4, seed=0)))
     terms = CutTerms(terms.cost, terms.right, terms.down)
-    problem = quantised(terms, torch.tensor([[0.5]]), 3, 0.2, "l2")
+    problem = quantized(terms, torch.tensor([[0.5]]), 3, 0.2, "l2")
     for part in problem[:4]:
         assert part.is_contiguous()
         assert part.dtype == torch.int64
@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_refused(part):
     if part != "eta":
         terms = terms._replace(**{part: getattr(terms, part) * 1e12})
     with pytest.raises(ValueError, match="too large to be solved exactly"):
-        quantised(terms, torch.tensor([[0.1]]), 2, eta, "l2")  # with two labels eta is in the slope only
+        quantized(terms, torch.tensor([[0.1]]), 2, eta, "l2")  # with two labels eta is in the slope only
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -189,13 +189,13 @@ def test_what_is_not_finite_is_refused(value):
     terms = random_terms("generic", 2, 2, 2, seed=0)
     terms.cost[1, 0, 1] = value
     with pytest.raises(ValueError, match="too large to be solved exactly"):
-        quantised(terms, torch.tensor([[0.1]]), 3, 0.2, "l2")
+        quantized(terms, torch.tensor([[0.1]]), 3, 0.2, "l2")
 
 
 def test_the_largest_that_fits_is_summed_exactly():
     terms = random_terms("generic", 1, 2, 2, seed=0)
     terms = CutTerms(*(part * 2.0**19 for part in terms))
-    problem = quantised(terms, torch.tensor([[0.3]]), 5, 0.2, "l4")
+    problem = quantized(terms, torch.tensor([[0.3]]), 5, 0.2, "l4")
     for seed in range(20):
         levels = random_levels(1, 1, 2, 2, labels=5, seed=seed)
         assert int(problem_energy(problem, levels)) == loop_energy(problem, 0, 0, levels[0, 0])

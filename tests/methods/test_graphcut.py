@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mask_oracles import KINDS, brute_force, coarse, max_flow, random_problem, random_terms
-from multimix.methods.puzzlemix.masks import CutTerms, problem_levels, quantised, solve_masks
+from multimix.methods.puzzlemix.masks import CutTerms, problem_levels, quantized, solve_masks
 from multimix.methods.puzzlemix.rof import CutProblem, problem_energy
 from oracles import seeded
 
@@ -41,12 +41,12 @@ def test_smallest_minimiser_where_nearly_every_optimum_is_a_tie(labels, power):
 def test_smallest_minimiser_of_the_energies_that_images_give(kind, cost):
     for labels, (rows, columns) in ((2, (3, 3)), (3, (2, 3)), (3, (2, 2)), (4, (1, 5)), (5, (2, 2))):
         terms = random_terms(kind, 6, rows, columns, seed=labels)
-        problem = quantised(terms, shares(5, 6), labels, 0.2, cost)
+        problem = quantized(terms, shares(5, 6), labels, 0.2, cost)
         assert_brute_force(problem, problem_levels(problem))
 
 
 def test_three_by_three_with_three_labels():
-    problem = quantised(random_terms("generic", 25, 3, 3, seed=1), shares(2, 25), 3, 0.2, "l2")
+    problem = quantized(random_terms("generic", 25, 3, 3, seed=1), shares(2, 25), 3, 0.2, "l2")
     assert_brute_force(problem, problem_levels(problem))
 
 
@@ -56,7 +56,7 @@ def test_three_by_three_with_three_labels():
 def test_equals_scipys_flow_on_larger_grids(rows, columns, labels, kind):
     """Grids of more than 64 blocks need more than one word of the bit boards; of 32 columns, shifts by half a word."""
     problem = coarse(
-        quantised(random_terms(kind, 2, rows, columns, seed=rows), shares(2, 2), labels, 0.2, "l2"),
+        quantized(random_terms(kind, 2, rows, columns, seed=rows), shares(2, 2), labels, 0.2, "l2"),
         22 if kind == "strong" else 16,
     )
     levels = problem_levels(problem)
@@ -69,7 +69,7 @@ def test_equals_scipys_flow_on_larger_grids(rows, columns, labels, kind):
 
 def test_largest_grid():
     terms = random_terms("generic", 2, 32, 32, seed=3)
-    problem = coarse(quantised(terms, shares(1, 2), 3, 0.2, "l2"), 18)
+    problem = coarse(quantized(terms, shares(1, 2), 3, 0.2, "l2"), 18)
     levels = problem_levels(problem)
     assert [int(e) for e in problem_energy(problem, levels)[0]] == [max_flow(problem, 0, b)[1] for b in range(2)]
 
@@ -111,7 +111,7 @@ def test_images_swapped_and_lam_mirrored_give_the_complement():
     assert torch.equal(3 - mirrored, levels), "generic energies have no ties"
     tied = random_terms("ties", 30, 4, 3, seed=2)
     problems = [
-        quantised(CutTerms(sign * tied.cost, tied.down, tied.right), torch.tensor([[0.5]]), 3, 0.2, "l2") for sign in (1, -1)
+        quantized(CutTerms(sign * tied.cost, tied.down, tied.right), torch.tensor([[0.5]]), 3, 0.2, "l2") for sign in (1, -1)
     ]
     one, other = (problem_levels(problem) for problem in problems)
     assert torch.equal(problem_energy(problems[0], one), problem_energy(problems[0], 2 - other))
@@ -164,7 +164,7 @@ def test_what_cannot_be_solved_is_refused_in_one_sentence():
 
 
 def test_numbers_near_the_limit_do_not_overflow():
-    """Sums just below the limit that ``quantised`` allows, solved as their small likenesses are."""
+    """Sums just below the limit that ``quantized`` allows, solved as their small likenesses are."""
     small = random_problem(8, 3, 3, 3, 2, seed=9)
     factor = 2**50
     large = CutProblem(*(part * factor for part in small[:4]), small.bend)
@@ -172,24 +172,24 @@ def test_numbers_near_the_limit_do_not_overflow():
 
 
 def test_the_limit_is_where_sums_would_leave_64_bits():
-    """Every sum the solvers make stays below 2^63 if quantised lets an energy pass; twice the limit is refused."""
+    """Every sum the solvers make stays below 2^63 if quantized lets an energy pass; twice the limit is refused."""
     terms = random_terms("generic", 1, 3, 3, seed=0)
     lam = torch.tensor([[0.5]])
     for factor in (2.0**20, 2.0**24):
-        problem = quantised(terms._replace(cost=terms.cost * factor), lam, 3, 0.2, "l2")
+        problem = quantized(terms._replace(cost=terms.cost * factor), lam, 3, 0.2, "l2")
         assert int(problem.base.abs().sum()) < 2**62
     assert_brute_force(problem, problem_levels(problem))
     size = float(terms.cost.abs().sum())
     largest = 2.0**26 / size  # the scale is 2^36, the limit 2^62
-    quantised(terms._replace(cost=terms.cost * largest * 0.99), lam, 3, 0.0, "l2")
+    quantized(terms._replace(cost=terms.cost * largest * 0.99), lam, 3, 0.0, "l2")
     with pytest.raises(ValueError, match="too large to be solved exactly"):
-        quantised(terms._replace(cost=terms.cost * largest * 1.01), lam, 3, 0.0, "l2")
+        quantized(terms._replace(cost=terms.cost * largest * 1.01), lam, 3, 0.0, "l2")
 
 
 def test_lam_is_kept_a_ten_millionth_from_its_ends():
     terms = random_terms("generic", 1, 2, 2, seed=0)
     slopes = (
-        quantised(terms, torch.tensor([[1e-12], [1e-7], [2e-7], [1e-6]], dtype=torch.float64), 3, 0.2, "l2").slope[:, 0].tolist()
+        quantized(terms, torch.tensor([[1e-12], [1e-7], [2e-7], [1e-6]], dtype=torch.float64), 3, 0.2, "l2").slope[:, 0].tolist()
     )
     assert slopes[0] == slopes[1] < slopes[2] < slopes[3]
     expected = 0.2 / 4 * math.log(1e-7 / (1 - 1e-7)) * 2**36

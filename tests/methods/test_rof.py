@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import multimix as mm
 from mask_oracles import KINDS, brute_force, coarse, loop_energy, max_flow, random_problem, random_terms
 from multimix.methods.puzzlemix import rof
-from multimix.methods.puzzlemix.masks import problem_levels, quantised, solve_masks
+from multimix.methods.puzzlemix.masks import problem_levels, quantized, solve_masks
 from multimix.methods.puzzlemix.rof import CutProblem, rof_levels
 from oracles import seeded
 
@@ -20,7 +20,7 @@ COSTS = ["l1", "l2", "l4"]
 
 def problem_of(kind, batch, rows, columns, labels=3, cost="l2", seed=0, lam=LAM):
     """Without the prior the multiples of 1/8 stay what they are: ties in every block."""
-    return quantised(random_terms(kind, batch, rows, columns, seed), lam, labels, 0.0 if kind == "ties" else 0.2, cost)
+    return quantized(random_terms(kind, batch, rows, columns, seed), lam, labels, 0.0 if kind == "ties" else 0.2, cost)
 
 
 def each(problem):
@@ -46,7 +46,7 @@ def test_equal_to_the_compiled_solver(kind, rows, columns, labels):
     options = {"labels": labels, "eta": 0.0 if kind == "ties" else 0.2}
     compiled, certified = (solve_masks(terms, LAM, **options, backend=backend) for backend in ("auto", "torch"))
     assert torch.equal(certified, compiled)
-    assert rof_levels(quantised(terms, LAM, labels, options["eta"], "l2")).proven.all()
+    assert rof_levels(quantized(terms, LAM, labels, options["eta"], "l2")).proven.all()
 
 
 def test_puzzle_mix_takes_it():
@@ -146,10 +146,10 @@ def test_one_slope_equals_its_slice_in_any_order():
     order = [3, 0, 4, 4, 1, 2]
     for kind in ("generic", "some apart"):
         terms = random_terms(kind, 7, 6, 9, seed=2)
-        path = rof_levels(quantised(terms, lam, 3, 0.2, "l2")).levels
-        assert torch.equal(rof_levels(quantised(terms, lam[order], 3, 0.2, "l2")).levels, path[order])
+        path = rof_levels(quantized(terms, lam, 3, 0.2, "l2")).levels
+        assert torch.equal(rof_levels(quantized(terms, lam[order], 3, 0.2, "l2")).levels, path[order])
         for k in range(5):
-            assert torch.equal(rof_levels(quantised(terms, lam[k : k + 1], 3, 0.2, "l2")).levels[0], path[k])
+            assert torch.equal(rof_levels(quantized(terms, lam[k : k + 1], 3, 0.2, "l2")).levels[0], path[k])
 
 
 def test_a_pair_does_not_depend_on_the_others():

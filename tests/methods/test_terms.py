@@ -32,10 +32,10 @@ def assert_terms(x, saliency, grid, **options):
 
 
 @pytest.mark.parametrize("blocks", [2, 4, 8, 16])
-@pytest.mark.parametrize("neighbourhood", [1, 2, 4])
-def test_published_sizes(blocks, neighbourhood):
+@pytest.mark.parametrize("neighborhood", [1, 2, 4])
+def test_published_sizes(blocks, neighborhood):
     x, saliency = pair_of_images(3, 32, 32)
-    assert_terms(x, saliency, (blocks, blocks), beta=1.2, gamma=0.5, neighbourhood=neighbourhood, std=1.0)
+    assert_terms(x, saliency, (blocks, blocks), beta=1.2, gamma=0.5, neighborhood=neighborhood, std=1.0)
 
 
 @settings(max_examples=40)
@@ -43,20 +43,20 @@ def test_published_sizes(blocks, neighbourhood):
     height=st.integers(1, 20),
     width=st.integers(1, 20),
     channels=st.integers(1, 3),
-    neighbourhood=st.integers(1, 5),
+    neighborhood=st.integers(1, 5),
     beta=st.floats(0, 20),
     gamma=st.floats(0, 1),
     data=st.data(),
 )
-def test_any_size_and_grid(height, width, channels, neighbourhood, beta, gamma, data):
+def test_any_size_and_grid(height, width, channels, neighborhood, beta, gamma, data):
     grid = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     x, saliency = pair_of_images(channels, height, width, seed=height * 21 + width)
-    assert_terms(x, saliency, grid, beta=beta, gamma=gamma, neighbourhood=neighbourhood, std=1.0)
+    assert_terms(x, saliency, grid, beta=beta, gamma=gamma, neighborhood=neighborhood, std=1.0)
 
 
 def test_spectrogram():
     x, saliency = pair_of_images(1, 161, 101)
-    assert_terms(x, saliency, (16, 16), beta=1.2, gamma=0.5, neighbourhood=4, std=1.0)
+    assert_terms(x, saliency, (16, 16), beta=1.2, gamma=0.5, neighborhood=4, std=1.0)
 
 
 def test_normalised_pixels_give_the_terms_of_the_pixels():

@@ -130,7 +130,7 @@ def test_transport_without_scipy_names_both(without_numba, monkeypatch):
 
 def test_the_graph_cut_names_the_extra(without_numba):
     terms = masks.CutTerms(torch.zeros(1, 2, 2), torch.ones(1, 1, 2), torch.ones(1, 2, 1))
-    problem = masks.quantised(terms, torch.full((1, 1), 0.5), 3, 0.2, "l2")
+    problem = masks.quantized(terms, torch.full((1, 1), 0.5), 3, 0.2, "l2")
     with pytest.raises(ImportError, match=EXTRA):
         masks.problem_levels(problem)
 

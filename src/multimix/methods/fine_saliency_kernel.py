@@ -55,23 +55,23 @@ def fill_maps(
 ) -> None:
     """Fill samples ``start … stop − 1`` of ``out``, rounded to multiples of 1 / ``steps``."""
     height, width = out.shape[1:]
-    grey, work = np.empty((height, width)), np.empty((height, width))
+    gray, work = np.empty((height, width)), np.empty((height, width))
     integral = np.empty((height + 1, width + 1))
     for i in range(start, stop):
-        fill_brightness(x[i], low[i], weight[i], grey)
-        blur(grey, work)
+        fill_brightness(x[i], low[i], weight[i], gray)
+        blur(gray, work)
         add_up(work, integral)
-        contrasts(work, integral, reach, count, out[i], grey)
-        stretch(out[i], grey, steps)
+        contrasts(work, integral, reach, count, out[i], gray)
+        stretch(out[i], gray, steps)
 
 
 @inner
-def fill_brightness(x: Floats, low: float, weight: Doubles, grey: Doubles) -> None:
+def fill_brightness(x: Floats, low: float, weight: Doubles, gray: Doubles) -> None:
     """The brightness, less that of the darkest place."""
     channels, height, width = x.shape
     darkest = np.inf
     for y in range(height):
-        line = grey[y]
+        line = gray[y]
         for u in range(width):
             line[u] = (x[0, y, u] - low) * weight[0]
         for c in range(1, channels):
@@ -81,19 +81,19 @@ def fill_brightness(x: Floats, low: float, weight: Doubles, grey: Doubles) -> No
             darkest = min(darkest, line[u])
     for y in range(height):
         for u in range(width):
-            grey[y, u] -= darkest
+            gray[y, u] -= darkest
 
 
 @inner
-def blur(grey: Doubles, out: Doubles) -> None:
+def blur(gray: Doubles, out: Doubles) -> None:
     """[1, 2, 1]/4 twice along both axes, mirrored at the last place."""
-    height, width = grey.shape
+    height, width = gray.shape
     line = np.empty(width + 4)
     middle = line[2:]
     for y in range(height):
-        above, below = grey[mirrored(y - 1, height)], grey[mirrored(y + 1, height)]
-        far_above, far_below = grey[mirrored(y - 2, height)], grey[mirrored(y + 2, height)]
-        center, blurred = grey[y], out[y]
+        above, below = gray[mirrored(y - 1, height)], gray[mirrored(y + 1, height)]
+        far_above, far_below = gray[mirrored(y - 2, height)], gray[mirrored(y + 2, height)]
+        center, blurred = gray[y], out[y]
         for u in range(width):
             near, far = above[u] + below[u], far_above[u] + far_below[u]
             middle[u] = (far + 4 * near + 6 * center[u]) / 16
@@ -114,25 +114,25 @@ def mirrored(place: int, side: int) -> int:
 
 
 @inner
-def add_up(grey: Doubles, integral: Doubles) -> None:
+def add_up(gray: Doubles, integral: Doubles) -> None:
     """The sum of all places above and to the left of each corner."""
-    height, width = grey.shape
+    height, width = gray.shape
     for u in range(width + 1):
         integral[0, u] = 0.0
     for y in range(height):
         total, line, before = 0.0, integral[y + 1], integral[y]
         line[0] = 0.0
         for u in range(width):
-            total += grey[y, u]
+            total += gray[y, u]
             line[u + 1] = before[u + 1] + total
 
 
 @inner
 def contrasts(
-    grey: Doubles, integral: Doubles, reach: Indices, count: Doubles, on: Doubles, off: Doubles
+    gray: Doubles, integral: Doubles, reach: Indices, count: Doubles, on: Doubles, off: Doubles
 ) -> None:
     """How much each place is brighter, and how much it is darker, than its surrounds, doubled."""
-    height, width = grey.shape
+    height, width = gray.shape
     margin = 0
     for n in range(len(reach)):
         margin = max(margin, reach[n])
@@ -141,7 +141,7 @@ def contrasts(
     inside, beyond = sums[margin:], sums[margin + width + 1 :]
     total, absolute = np.empty(width), np.empty(width)
     for y in range(height):
-        center = grey[y]
+        center = gray[y]
         for u in range(width):
             total[u], absolute[u] = 0.0, 0.0
         for n in range(len(reach)):

@@ -69,7 +69,7 @@ def fine_saliency(
     # One sample at a time on the CPU, to bound memory; all at once on a GPU.
     parts = torch.split(x, 1 if x.device.type == "cpu" else len(x))
     wide = widest_float(x.device)
-    return torch.cat([_map(_blurred(_blurred(_grey(part.to(wide), mean, std)))) for part in parts])
+    return torch.cat([_map(_blurred(_blurred(_gray(part.to(wide), mean, std)))) for part in parts])
 
 
 def peaks(saliency: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def _map(gray: Tensor) -> Tensor:
     return (_to_one(on) + _to_one(off)).round(decimals=DIGITS)
 
 
-def _grey(
+def _gray(
     x: Tensor, mean: float | tuple[float, ...], std: float | tuple[float, ...] | None
 ) -> Tensor:
     """Compute brightness ``[B, *size]`` on the scale 0 … 255, minus each sample's minimum."""

@@ -58,7 +58,7 @@ def test_methods_on_cifar100():
     assert arm(name, "fmix").method.decay == 3
     assert arm(name, "smoothing").smoothing == 0.1
     puzzle = arm(name, "puzzlemix", 5).method
-    assert (puzzle.k, puzzle.labels, puzzle.eta, puzzle.beta, puzzle.gamma, puzzle.neighbourhood) == (5, 3, 0.2, 1.2, 0.5, 4)
+    assert (puzzle.k, puzzle.labels, puzzle.eta, puzzle.beta, puzzle.gamma, puzzle.neighborhood) == (5, 3, 0.2, 1.2, 0.5, 4)
     assert (puzzle.transport_size, puzzle.transport_eps, puzzle.clean_weight, puzzle.adv_p) == (4, 0.8, 0, 0)
     assert puzzle.std == pytest.approx([68.2 / 255, 65.4 / 255, 70.4 / 255])
 
@@ -124,7 +124,7 @@ def test_tiny_imagenet():
     assert alphas == [0.2, 0.2, 0.2, 1, 1]
     assert arm("tiny_imagenet", "cutout").method.length == 16
     puzzle = arm("tiny_imagenet", "puzzlemix", 5).method
-    assert (puzzle.transport_size, puzzle.clean_weight, puzzle.neighbourhood, puzzle.beta) == (None, 0, 4, 1.2)
+    assert (puzzle.transport_size, puzzle.clean_weight, puzzle.neighborhood, puzzle.beta) == (None, 0, 4, 1.2)
     assert arm("tiny_imagenet", "puzzlemix", 5, follow="code").method == replace(puzzle, clean_weight=1.0)
 
 
@@ -140,7 +140,7 @@ def test_imagenet():
     assert alphas == [0.2, 0.2, 1, 1, 1]
     assert arm("imagenet", "cutout").method.length == 112
     puzzle = arm("imagenet", "puzzlemix", 5).method
-    assert (puzzle.beta, puzzle.gamma, puzzle.eta, puzzle.transport_eps, puzzle.neighbourhood) == (1.5, 0.5, 0.2, 0.8, 2)
+    assert (puzzle.beta, puzzle.gamma, puzzle.eta, puzzle.transport_eps, puzzle.neighborhood) == (1.5, 0.5, 0.2, 0.8, 2)
 
 
 FIRST = [(0, 0.5), (4, 0.75), (8, 1.0), (14.999999, 0.125), (15, 0.2), (27.5, 0.11), (39.999999, 0.02), (40, 0.02)]

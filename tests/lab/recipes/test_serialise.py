@@ -328,7 +328,10 @@ def test_the_backend_of_a_run_is_its_own():
     assert rebuild(Settings, describe(certified)) == certified != settings
 
 
-@pytest.mark.parametrize(("method", "new", "old"), [("samix", "clean_weight", "clean"), ("recursivemix", "omega_scale", None)])
+@pytest.mark.parametrize(
+    ("method", "new", "old"),
+    [("samix", "clean_weight", "clean"), ("puzzlemix", "neighborhood", "neighbourhood"), ("recursivemix", "omega_scale", None)],
+)
 def test_options_that_older_runs_call_otherwise_or_leave_out(method, new, old):
     settings = arm_settings(RECIPES["tiny_imagenet"], RECIPES["tiny_imagenet"].settings("paper"), method, 5)
     described = describe(settings)

@@ -41,7 +41,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cutout": {"length": 112},
     "cutmix": {"alpha": 1.0},
     "fmix": {"alpha": 1.0, "decay": 3.0},
-    "puzzlemix": {"alpha": 1.0, "beta": 1.5, "neighbourhood": 2},
+    "puzzlemix": {"alpha": 1.0, "beta": 1.5, "neighborhood": 2},
     "recursivemix": {"features": "stage4", "head": "head", "omega": 0.5},
     "sage": {"stay": False},
 }

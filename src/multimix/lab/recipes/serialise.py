@@ -111,10 +111,12 @@ def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
         changes |= {name: None for name in ("data.side", "data.most") if name not in description}
     if description.get("method") == "puzzlemix" and "method.saliency_pool" not in description:
         changes["method.saliency_pool"] = None
+    if "method.neighbourhood" in description:
+        changes["method.neighborhood"] = description["method.neighbourhood"]
     # While numba was optional, "numba" was a backend and other methods had one, too.
     backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
     removed = {name for name, value in REMOVED.items() if name in description and description[name] == value}
-    left_out = {"method.clean", *backends, *removed}
+    left_out = {"method.clean", "method.neighbourhood", *backends, *removed}
     return {name: value for name, value in {**description, **changes}.items() if name not in left_out}
 
 

@@ -217,7 +217,7 @@ class CoMixup(CleanLossMethod):
         salient, start = numbered(saliency), numbered(groups.start.long())
         affinity = groups.affinity.double().numpy()
         tilt = (-self.eta / blocks * (groups.prior.double() + FLOOR).log()).numpy()
-        beside = neighbours(blocks // length, length)
+        beside = neighbors(blocks // length, length)
         shown = np.empty((2, len(tilt), batch, blocks), np.int64)
 
         def solve_parts(begin: int, end: int) -> None:
@@ -350,7 +350,7 @@ def affinities(place: Tensor, edges: tuple[int, ...], *, omega: float) -> Tensor
 
 
 @lru_cache(maxsize=64)
-def neighbours(lines: int, length: int) -> NDArray[np.int64]:
+def neighbors(lines: int, length: int) -> NDArray[np.int64]:
     """``[lines · length, 4]``: the blocks after, before, below and above each, −1 for none."""
     number = np.pad(np.arange(lines * length).reshape(lines, length), 1, constant_values=-1)
     around = (number[1:-1, 2:], number[1:-1, :-2], number[2:, 1:-1], number[:-2, 1:-1])

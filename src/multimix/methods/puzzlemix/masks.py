@@ -67,7 +67,7 @@ def cut_terms(
     *,
     beta: float = 1.2,
     gamma: float = 0.5,
-    neighbourhood: int = 4,
+    neighborhood: int = 4,
     std: float | Sequence[float] | None = None,
     out_of_range: OutOfRange = "refuse",
 ) -> CutTerms:
@@ -84,7 +84,7 @@ def cut_terms(
         saliency: ``[B, rows, columns]``, each block's share of the sample's saliency.
         beta: Weight β of smoothness.
         gamma: Weight γ of color differences.
-        neighbourhood: Places next to a border over which colors are averaged. A block with less
+        neighborhood: Places next to a border over which colors are averaged. A block with less
             than twice as many places per side is averaged as a whole.
         std: Standard deviation that ``x`` was normalized with. None expects pixels in [0, 1].
         out_of_range: Weights may be negative if γ times the range of ``std · x`` exceeds 1. In this
@@ -96,15 +96,15 @@ def cut_terms(
     Raises:
         ValueError: If pixels are out of range.
     """
-    seen = downloaded(*seen_colours(x, saliency.shape[1:], neighbourhood), saliency)
+    seen = downloaded(*seen_colors(x, saliency.shape[1:], neighborhood), saliency)
     return terms_of(x, partner, *seen, beta=beta, gamma=gamma, std=std, out_of_range=out_of_range)
 
 
-def seen_colours(x: Tensor, grid: Sequence[int], neighbourhood: int) -> tuple[Tensor, Tensor]:
-    """Return mean colors in cells of about ``neighbourhood`` places, and the bounds of x."""
+def seen_colors(x: Tensor, grid: Sequence[int], neighborhood: int) -> tuple[Tensor, Tensor]:
+    """Return mean colors in cells of about ``neighborhood`` places, and the bounds of x."""
     x = x.detach()
     cells = [
-        cut_finer(side, count, neighbourhood) for side, count in zip(x.shape[2:], grid, strict=True)
+        cut_finer(side, count, neighborhood) for side, count in zip(x.shape[2:], grid, strict=True)
     ]
     # Bounds of pixels do not depend on the grid. On a GPU, channel bounds save a second transfer.
     bounds = x.aminmax() if can_inspect(x) else (x.amin((0, 2, 3)), x.amax((0, 2, 3)))
@@ -114,7 +114,7 @@ def seen_colours(x: Tensor, grid: Sequence[int], neighbourhood: int) -> tuple[Te
 def terms_of(
     x: Tensor,
     partner: Tensor,
-    colour: Tensor,
+    color: Tensor,
     bounds: Tensor,
     saliency: Tensor,
     *,
@@ -123,12 +123,12 @@ def terms_of(
     std: float | Sequence[float] | None,
     out_of_range: OutOfRange,
 ) -> CutTerms:
-    """Compute :func:`cut_terms` from the results of :func:`seen_colours`, on the CPU."""
+    """Compute :func:`cut_terms` from the results of :func:`seen_colors`, on the CPU."""
     rows, columns = saliency.shape[1:]
     deviation = torch.as_tensor(1.0 if std is None else std, dtype=torch.float32, device="cpu")
     if out_of_range == "refuse":
-        _check_range(x.detach(), bounds, gamma, deviation, normalised=std is not None)
-    color, saliency = colour * deviation.reshape(-1, 1, 1), saliency.to(torch.float64)
+        _check_range(x.detach(), bounds, gamma, deviation, normalized=std is not None)
+    color, saliency = color * deviation.reshape(-1, 1, 1), saliency.to(torch.float64)
     b = beta / (16 * sqrt(rows * columns))
     cost = saliency - saliency[partner]
     weights = []
@@ -159,10 +159,10 @@ def _difference(before: Tensor, after: Tensor, blocks: int) -> Tensor:
     return apart.reshape(*apart.shape[:2], blocks, cells).mean(-1).to(torch.float64)
 
 
-def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normalised: bool) -> None:
+def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normalized: bool) -> None:
     low, high = float(bounds[0].min()), float(bounds[1].max())
     slack = slack_of(x)
-    if not normalised and not -slack <= low <= high <= 1 + slack:
+    if not normalized and not -slack <= low <= high <= 1 + slack:
         raise ValueError(
             f"x must be pixels in 0 … 1, got {low:.4g} … {high:.4g}: pass std= if x is normalized, "
             "or out_of_range='clamp' for values without bounds"
@@ -179,7 +179,7 @@ def _check_range(x: Tensor, bounds: Tensor, gamma: float, std: Tensor, *, normal
         )
 
 
-def quantised(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: LabelCost) -> CutProblem:
+def quantized(terms: CutTerms, lam: Tensor, labels: int, eta: float, cost: LabelCost) -> CutProblem:
     """Add the prior of λ and round to integers.
 
     Base and slope are rounded separately, so that masks nest.
@@ -279,7 +279,7 @@ def solve_masks(
     if max(terms.cost.shape[1:]) > MAX_BLOCKS:
         got = list(terms.cost.shape[1:])
         raise ValueError(f"blocks must be at most {MAX_BLOCKS} per side, got a grid of {got}")
-    problem = quantised(terms, lam, labels, eta, cost)
+    problem = quantized(terms, lam, labels, eta, cost)
     if backend == "torch" or not has_numba():
         levels = rof_levels(problem, device=device or terms.cost.device).levels
     else:

@@ -39,7 +39,7 @@ from .masks import (
     LabelCost,
     OutOfRange,
     check_labels_option,
-    seen_colours,
+    seen_colors,
     slack_of,
     solve_masks,
     terms_of,
@@ -61,7 +61,7 @@ Blocks = int | tuple[int, int]
         "mixup_alpha": "alpha",
         "block_num": "blocks",
         "n_labels": "labels",
-        "neigh_size": "neighbourhood",
+        "neigh_size": "neighborhood",
         "t_eps": "transport_eps",
         "t_size": "transport_size",
         "clean_lam": "clean_weight",
@@ -99,7 +99,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         gamma: Weight γ of color differences in the smoothness term. Borders follow image edges.
         eta: Weight η of the prior. Larger values bring the mean of a mask closer to λ_k.
         cost: Smoothness as a power of the difference of levels: ``l1``, ``l2`` or ``l4``.
-        neighbourhood: Places on each side of a border over which colors are averaged.
+        neighborhood: Places on each side of a border over which colors are averaged.
         transport: ``exact`` moves blocks by the optimal assignment, ``reference`` by the rule of
             the authors' code, ``none`` moves nothing.
         transport_eps: Cost of a move per squared distance; larger values move fewer blocks.
@@ -130,7 +130,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
     gamma: float = 0.5
     eta: float = 0.2
     cost: LabelCost = "l2"
-    neighbourhood: int = 4
+    neighborhood: int = 4
     transport: Transport = "exact"
     transport_eps: float = 0.8
     transport_size: int | None = None
@@ -153,7 +153,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             check_number(name, getattr(self, name))
         if self.adv_eps > 255:
             raise ValueError(f"adv_eps must be in 0 … 255, got {self.adv_eps!r}")
-        check_whole("neighbourhood", self.neighbourhood)
+        check_whole("neighborhood", self.neighborhood)
         for name in ("transport_size", "saliency_pool", "threads"):
             check_whole(name, getattr(self, name), none=True)
         check_labels_option(self.labels, self.cost)
@@ -214,7 +214,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         uniform draw.
         """
         x, eps = batch.x, self.adv_eps / 255
-        (mean, std), slack = self._normalisation(x), slack_of(x)
+        (mean, std), slack = self._normalization(x), slack_of(x)
         pixels = x.detach() * std + mean
         low, high = (float(end) for end in pixels.aminmax()) if can_inspect(pixels) else (0.0, 1.0)
         if not -slack <= low <= high <= 1 + slack:
@@ -262,7 +262,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
         plane, cells = x.reshape(*x.shape[:2], *size), self._transport_cells(grid, size)
         # A single transfer from the device.
         color, bounds, shares, *finer = downloaded(
-            *seen_colours(plane, grid, self.neighbourhood),
+            *seen_colors(plane, grid, self.neighborhood),
             block_saliency(salient, grid),
             *([] if cells == grid else [block_saliency(salient, cells)]),
         )
@@ -324,7 +324,7 @@ class PuzzleMix(CleanLossMethod, PairMethod):
             moved.append(None if bool((source == still).all()) else source)
         return replace(plan, cells=cells, source=moved[0], source_pair=moved[1])
 
-    def _normalisation(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _normalization(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``mean`` and ``std`` as tensors that broadcast over ``x``; ``std`` None is 1."""
         std = 1.0 if self.std is None else self.std
         return per_channel("mean", self.mean, x).to(x.dtype), per_channel("std", std, x).to(x.dtype)
