@@ -33,17 +33,36 @@ SIZES = ((5, (7, 11)), (1, (4, 6)))
 
 
 class Case(NamedTuple):
-    """A registered method with some options."""
+    """A registered method with some options.
+
+    Args:
+        entry: The method.
+        options: Its options but ``k``.
+    """
 
     entry: Entry
     options: Mapping[str, Any]
 
     def make(self, k: int = 5) -> Method:
-        """Create the method for K interpolations."""
+        """Create the method.
+
+        Args:
+            k: Number of interpolations.
+
+        Returns:
+            The method with the options of the case.
+        """
         return self.entry.method(**{**self.options, "k": k})
 
     def promises(self, promise: Promise) -> bool:
-        """Whether ``promise`` applies to the method."""
+        """Return whether a promise applies to the method.
+
+        Args:
+            promise: One of the keys that ``exceptions`` may have.
+
+        Returns:
+            False if it is among the method's exceptions.
+        """
         return promise not in self.entry.exceptions
 
     @property
@@ -52,7 +71,17 @@ class Case(NamedTuple):
         return issubclass(self.entry.method, PairMethod)
 
     def plan(self, x: Tensor, k: int = 5, seed: int = 0, **given: Any) -> Plan:
-        """Make a plan for ``x``, with uneven saliency and a history if the method needs them."""
+        """Make a plan, with uneven saliency and a history if the method needs them.
+
+        Args:
+            x: ``[B, C, *size]`` samples.
+            k: Number of interpolations.
+            seed: Seed of the plan's draws.
+            **given: Keywords of ``plan``, which replace the default ones.
+
+        Returns:
+            The plan.
+        """
         method = self.make(k)
         needs = {name: saliency(x) for name in method.traits.needs}
         return method.plan(x, generator=seeded(seed), **{**needs, **past(method, x), **given})
@@ -84,7 +113,14 @@ def check_method(name: str) -> None:
 
 
 def cases(known: Entry) -> Iterator[Case]:
-    """Yield the method with each of its examples; pair methods with and without ``per_pair``."""
+    """Yield the method with each of its examples; pair methods with and without ``per_pair``.
+
+    Args:
+        known: A registered method.
+
+    Yields:
+        The cases to check.
+    """
     for options in known.examples:
         if issubclass(known.method, PairMethod):
             yield from (Case(known, {**options, "per_pair": value}) for value in (False, True))
@@ -93,26 +129,59 @@ def cases(known: Entry) -> Iterator[Case]:
 
 
 def seeded(seed: int) -> torch.Generator:
-    """Return a CPU generator."""
+    """Create a generator.
+
+    Args:
+        seed: Its seed.
+
+    Returns:
+        A CPU generator.
+    """
     return torch.Generator().manual_seed(seed)
 
 
 def saliency(x: Tensor) -> Tensor:
-    """Return an uneven map ``[B, *size]`` per sample, independent of the dtype of ``x``."""
+    """Return an uneven map per sample, independent of the dtype of ``x``.
+
+    Args:
+        x: ``[B, C, *size]`` samples.
+
+    Returns:
+        ``[B, *size]`` above 0, from a fixed seed.
+    """
     return torch.rand(len(x), *x.shape[2:], generator=seeded(77)) ** 3 + 1e-3
 
 
 def past(
     method: Method, x: Tensor, classes: int = 3, label: Tensor | None = None
 ) -> dict[str, Any]:
-    """Return the history keywords of ``method``: this batch in reverse as the previous one."""
+    """Return the history keywords of a method: this batch in reverse as the previous one.
+
+    Args:
+        method: A method, possibly one without a history.
+        x: ``[B, …]`` samples.
+        classes: Number of classes.
+        label: Class indices ``[B]``; None is class 0.
+
+    Returns:
+        Keywords of ``plan``, empty for methods without a history.
+    """
     label = torch.zeros(len(x), dtype=torch.long) if label is None else label
     history = {"history_x": x.flip(0), "history_target": torch.eye(classes)[label.flip(0)]}
     return {name: value for name, value in history.items() if name in method.traits.history}
 
 
 def images(batch: int, size: tuple[int, ...], channels: int = 2) -> Tensor:
-    """Return noise ``[B, C, *size]`` from a fixed seed."""
+    """Return noise from a fixed seed.
+
+    Args:
+        batch: Number of samples.
+        size: Places along each axis.
+        channels: Number of channels.
+
+    Returns:
+        ``[B, C, *size]``.
+    """
     return torch.randn(batch, channels, *size, generator=seeded(0))
 
 
@@ -120,6 +189,13 @@ def source_images(batch: int, size: tuple[int, ...]) -> Tensor:
     """Return images where image i is 1 in channel i and 0 elsewhere.
 
     The channels of a mixture are then the shares of the samples.
+
+    Args:
+        batch: Number of samples.
+        size: Places along each axis.
+
+    Returns:
+        ``[B, max(B, 2), *size]``.
     """
     channels = max(batch, 2)
     one_hot = torch.eye(batch, channels).reshape(batch, channels, *[1] * len(size))
@@ -132,11 +208,16 @@ class _MeanOverPlaces(nn.Module):
 
 
 def probe() -> nn.Module:
-    """Return a model with a layer ``body``. Its logits are the channel means."""
+    """Create a model with a layer ``body``. Its logits are the channel means.
+
+    Returns:
+        The model.
+    """
     return nn.Sequential(OrderedDict(body=nn.Identity(), head=_MeanOverPlaces()))
 
 
 def check_shapes(case: Case) -> None:
+    """Check shapes and dtypes of plans, mixed batches and targets."""
     for batch, size in SIZES:
         x = images(batch, size)
         plan = case.plan(x)
@@ -153,6 +234,7 @@ def check_shapes(case: Case) -> None:
 
 
 def check_target_is_the_pixel_share(case: Case) -> None:
+    """Check that targets are the share of pixels of each sample."""
     for batch, size in SIZES:
         for k, seed in ((1, 0), (5, 1), (5, 2)):
             _check_shares(case, source_images(batch, size), k, seed)
@@ -173,6 +255,7 @@ def _check_shares(case: Case, x: Tensor, k: int, seed: int) -> None:
 
 
 def check_order_in_k(case: Case) -> None:
+    """Check that λ and masks never decrease along k."""
     if not case.promises("order in k"):
         return
     for batch, size in SIZES:
@@ -183,6 +266,7 @@ def check_order_in_k(case: Case) -> None:
 
 
 def check_end_points(case: Case) -> None:
+    """Check that λ = 0 gives the sample and λ = 1 its partner."""
     if not case.mixes_pairs:
         return
     body = nn.Sequential(OrderedDict(body=nn.Identity()))
@@ -196,6 +280,7 @@ def check_end_points(case: Case) -> None:
 
 
 def check_a_step_of_k_5_is_k_1_at_its_lam(case: Case) -> None:
+    """Check that every step of K = 5 equals K = 1 at the same λ."""
     if not case.mixes_pairs or not case.promises("a step is K = 1"):
         return
     x, partner = images(6, (7, 11)), torch.randperm(6, generator=seeded(2))
@@ -209,12 +294,14 @@ def check_a_step_of_k_5_is_k_1_at_its_lam(case: Case) -> None:
 
 
 def check_k_never_changes_the_pairing(case: Case) -> None:
+    """Check that partners do not depend on K."""
     if case.promises("pairing"):
         single, path = (case.plan(images(64, (4, 4)), k=k, seed=7) for k in (1, 5))
         assert torch.equal(single.partner, path.partner), "partners differ"
 
 
 def check_same_generator_same_plan(case: Case) -> None:
+    """Check that the generator decides the plan."""
     plans = (case.plan(images(9, (7, 11)), seed=seed) for seed in (0, 0, 1))
     first, again, other = (_tensors(plan) for plan in plans)
     assert first.keys() == again.keys()
@@ -230,6 +317,7 @@ def _tensors(plan: Plan) -> dict[str, Tensor]:
 
 
 def check_geometry_is_drawn(case: Case) -> None:
+    """Check that masks are drawn, for each pair only with ``per_pair``."""
     if not case.mixes_pairs or not case.promises("geometry"):
         return
     x, partner = images(8, (12, 16)), torch.arange(8).roll(1)
@@ -245,6 +333,7 @@ def check_geometry_is_drawn(case: Case) -> None:
 
 
 def check_inputs_and_global_state_are_untouched(case: Case) -> None:
+    """Check that samples, labels and global random states do not change."""
     x, y = images(6, (7, 11)), torch.arange(6) % 2
     x_before, y_before, method = x.clone(), y.clone(), case.make()
     states = _global_states()
@@ -272,6 +361,7 @@ def _global_states() -> dict[str, Any]:
 
 
 def check_parts_have_the_gradient_of_the_batch(case: Case) -> None:
+    """Check that mixing in parts gives the loss and gradient of the whole batch."""
     x, y = images(6, (7, 11)).double(), torch.arange(6) % 4
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -297,6 +387,7 @@ def check_parts_have_the_gradient_of_the_batch(case: Case) -> None:
 
 
 def check_precision(case: Case) -> None:
+    """Check mixing in half and double precision."""
     # Mixed in float32 and rounded once: within one rounding of the float64 mixture.
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         x = images(5, (7, 11)).to(dtype)
@@ -307,6 +398,7 @@ def check_precision(case: Case) -> None:
 
 
 def check_channels_last_is_kept(case: Case) -> None:
+    """Check that the memory format is kept."""
     for size, layout in (((7, 11), torch.channels_last), ((3, 4, 5), torch.channels_last_3d)):
         if len(size) == 3 and not case.promises("volumes"):
             continue
@@ -319,6 +411,7 @@ def check_channels_last_is_kept(case: Case) -> None:
 
 
 def check_signals_and_volumes(case: Case) -> None:
+    """Check the target of signals and volumes."""
     sizes: tuple[tuple[Promise, tuple[int, ...]], ...] = (
         ("signals", (13,)),
         ("signals", (1,)),
@@ -330,6 +423,7 @@ def check_signals_and_volumes(case: Case) -> None:
 
 
 def check_large_samples_are_mixed_alike(case: Case) -> None:
+    """Check that large samples are mixed as with gradients."""
     # Without gradients, large samples are mixed one by one.
     if case.promises("large samples"):
         x = images(3, (130, 129), channels=3)
@@ -339,6 +433,7 @@ def check_large_samples_are_mixed_alike(case: Case) -> None:
 
 
 def check_constant_images_stay_constant(case: Case) -> None:
+    """Check that equal constant images stay constant."""
     x = torch.full((4, 1, 6, 5), 0.25)
     mixed = case.plan(x).mix(x)
     assert torch.isfinite(mixed).all(), "mix returns values that are not finite"

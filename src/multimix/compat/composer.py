@@ -66,11 +66,28 @@ class Mixing(Algorithm):  # type: ignore[misc]
         self.recomputes = recompute_batchnorm
 
     def match(self, event: Event, state: Any) -> bool:
-        """Return whether :meth:`apply` handles an event."""
+        """Return whether :meth:`apply` handles an event.
+
+        Args:
+            event: The current event.
+            state: The Trainer's state. Not used.
+
+        Returns:
+            True for the events that mixing needs.
+        """
         return event in EVENTS
 
     def apply(self, event: Event, state: Any, logger: Any) -> None:
-        """Handle an event. Composer calls it."""
+        """Handle an event. Composer calls it.
+
+        Args:
+            event: The current event.
+            state: The Trainer's state: its model, optimizers and loss.
+            logger: Not used.
+
+        Raises:
+            ValueError: If no optimizer trains the method's networks.
+        """
         if event == Event.INIT and len(self.mixer.method.modules) > 0:
             state.model.add_module("mixing_networks", self.mixer.method.modules)
         elif event == Event.FIT_START:
@@ -93,11 +110,19 @@ class Mixing(Algorithm):  # type: ignore[misc]
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the method's state. Composer saves the model and the random streams."""
+        """Return the method's state. Composer saves the model and the random streams.
+
+        Returns:
+            The algorithm's state with the entry ``state``, the history of the method.
+        """
         return {**super().state_dict(), "state": dict(self.mixer.state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore the state from a checkpoint.
+
+        Args:
+            state: The result of :meth:`state_dict`.
+        """
         self.mixer.state = state["state"]
 
     def _mixed(self, model: Any, batch: Any) -> Tensor:

@@ -48,12 +48,23 @@ class Mixing(Callback):  # type: ignore[misc]
         self.mixed_loss: Tensor | None = None
 
     def splitter(self, model: nn.Module) -> list[nn.Parameter]:
-        """Return the trained weights of the model and of the method, in one group."""
+        """Return the trained weights of the model and of the method, in one group.
+
+        Args:
+            model: The Learner's model.
+
+        Returns:
+            The weights that require gradients, for ``Learner(splitter=)``.
+        """
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         return weights + trained_parameters(self.mixer.method)
 
     def before_fit(self) -> None:
-        """Check that the optimizer trains the method's networks, and move them."""
+        """Check that the optimizer trains the method's networks, and move them.
+
+        Raises:
+            ValueError: If the optimizer lacks weights of the method.
+        """
         trained = {id(weight) for weight, *_ in self.opt.all_params()}
         if any(id(weight) not in trained for weight in trained_parameters(self.mixer.method)):
             name = type(self.mixer.method).__name__
@@ -69,7 +80,11 @@ class Mixing(Callback):  # type: ignore[misc]
         self.mixer.state = NO_STATE
 
     def before_batch(self) -> None:
-        """Let the next call of the model mix."""
+        """Let the next call of the model mix.
+
+        Raises:
+            ValueError: If the batch has several inputs or labels per sample.
+        """
         if len(self.xb) != 1 or len(self.yb) != 1:
             got = f"{len(self.xb)} and {len(self.yb)}"
             raise ValueError(f"a batch must have one input and one label per sample, got {got}")

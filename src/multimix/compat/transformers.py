@@ -83,7 +83,20 @@ class Mixing:
         return_outputs: bool = False,
         **options: Any,
     ) -> Any:
-        """Compute the loss of a mixed batch in training, otherwise the Trainer's."""
+        """Compute the loss of a mixed batch in training, otherwise the Trainer's.
+
+        Args:
+            model: The model, possibly wrapped.
+            inputs: The batch by key, with the samples and ``labels``.
+            return_outputs: Also return the model's outputs.
+            **options: For the Trainer, in evaluation.
+
+        Returns:
+            The loss, or the loss and a dictionary with ``loss`` and ``logits``, K·B rows.
+
+        Raises:
+            ValueError: If the batch lacks the samples or the labels.
+        """
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs, **options)  # type: ignore[misc]
         rest = dict(inputs)
@@ -101,7 +114,18 @@ class Mixing:
         return (value, {"loss": value, "logits": out.logits}) if return_outputs else value
 
     def create_optimizer(self, *args: Any, **options: Any) -> Any:
-        """Create the optimizer, which also trains the method's networks."""
+        """Create the optimizer, which also trains the method's networks.
+
+        Args:
+            *args: For the Trainer.
+            **options: For the Trainer.
+
+        Returns:
+            The optimizer.
+
+        Raises:
+            ValueError: If the caller's optimizer lacks weights of the method.
+        """
         is_given = self.optimizer is not None
         optimizer = super().create_optimizer(*args, **options)  # type: ignore[misc]
         if is_given:
@@ -116,7 +140,16 @@ class Mixing:
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any
     ) -> Any:
-        """Train, and restore the method's state from a checkpoint."""
+        """Train, and restore the method's state from a checkpoint.
+
+        Args:
+            resume_from_checkpoint: Folder of a checkpoint; True is the last one.
+            *args: For the Trainer.
+            **options: For the Trainer.
+
+        Returns:
+            The Trainer's result.
+        """
         folder = resume_from_checkpoint
         if folder is True:
             from transformers.trainer_utils import get_last_checkpoint

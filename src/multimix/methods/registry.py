@@ -94,7 +94,14 @@ class Entry:
         )
 
     def mixes(self, layout: str) -> bool:
-        """Return whether the method mixes batches of this layout."""
+        """Return whether the method mixes batches of a layout.
+
+        Args:
+            layout: ``images`` or ``points``.
+
+        Returns:
+            True for the method's own layout, and always for methods of ``any`` layout.
+        """
         return self.layout in (layout, "any")
 
 
@@ -142,7 +149,11 @@ def register(name: str, *, summary: str = "", **about: Any) -> Callable[[Kind], 
 
 
 def entries() -> tuple[Entry, ...]:
-    """Return all registered methods: the built-in ones, then those of plug-ins."""
+    """List all registered methods. Plug-ins are loaded at the first call.
+
+    Returns:
+        The built-in methods, then those of plug-ins, in the order of registration.
+    """
     _load_plugins()
     return tuple(_entries.values())
 

@@ -178,14 +178,32 @@ class MixBlock(MaskNetwork):
         return f"MixBlock(layer={layer!r}, channels={self.channels}, kappa={self.kappa})"
 
     def update(self, model: nn.Module) -> None:
-        """Move the slow copy toward ``model``. Call it after each optimizer step."""
+        """Move the slow copy toward ``model``. Call it after each optimizer step.
+
+        Args:
+            model: The model that was copied.
+
+        Raises:
+            ValueError: If names or shapes of its weights differ from the copy's.
+        """
         self.encoder.update(model)
 
     def features(self, x: Tensor) -> Tensor:
         return self.encoder.features(x)
 
     def logits(self, x: Tensor, output: Output | None = None) -> Tensor:
-        """Return the slow copy's logits: see :meth:`MomentumEncoder.logits`."""
+        """Return the slow copy's logits. Gradients reach ``x``, not the weights.
+
+        Args:
+            x: ``[B, …]`` samples.
+            output: Selects the logits if the model returns more.
+
+        Returns:
+            ``[B, C]`` in float32 or better.
+
+        Raises:
+            MixingError: If the model fails.
+        """
         return self.encoder.logits(x, output)
 
     def mask_logits(

@@ -94,7 +94,7 @@ class SAMix(PairMethod):
     Example::
 
         method = SAMix(k=5, block=NewBlock("layer3")).bind(model, x, updates=10_000)
-        optimizer.add_param_group({"params": trained_parameters(method)})
+        optimizer.add_param_group({"params": method.modules.parameters()})
         mixed_forward(model, method, x, y).loss().backward()
         optimizer.step()
         method.after_step(model)

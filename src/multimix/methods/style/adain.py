@@ -90,17 +90,47 @@ class StylePair:
         self.taps = tuple(taps)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return the features of images."""
+        """Return the features of images.
+
+        Args:
+            x: ``[B, C, H, W]`` in [0, 1].
+
+        Returns:
+            ``[B, F, h, w]``, in the precision of the encoder.
+
+        Raises:
+            ValueError: If ``x`` is not on the device of the pair.
+        """
         features: Tensor = self.encoder(self._fitting(x, self.encoder))
         return features
 
     def decode(self, features: Tensor) -> Tensor:
-        """Return images from features. Their size differs if the encoder rounds sizes."""
+        """Return images from features.
+
+        Args:
+            features: ``[B, F, h, w]``.
+
+        Returns:
+            ``[B, C, H, W]``. H and W differ from the encoded images' if the encoder rounds sizes.
+
+        Raises:
+            ValueError: If ``features`` is not on the device of the pair.
+        """
         images: Tensor = self.decoder(self._fitting(features, self.decoder))
         return images
 
     def layers(self, x: Tensor) -> list[Tensor]:
-        """Return the features after each tap, or those of :meth:`encode` without taps."""
+        """Return the features after each tap, or those of :meth:`encode` without taps.
+
+        Args:
+            x: ``[B, C, H, W]`` in [0, 1].
+
+        Returns:
+            ``[B, F, h, w]`` for each tap; F, h and w differ.
+
+        Raises:
+            ValueError: If ``x`` is not on the device of the pair.
+        """
         if not self.taps:
             return [self.encode(x)]
         assert isinstance(self.encoder, nn.Sequential)
@@ -112,7 +142,14 @@ class StylePair:
         return features
 
     def to(self, device: torch.device | str) -> "StylePair":
-        """Move both modules to ``device`` in place, and return them as a new pair."""
+        """Move both modules in place.
+
+        Args:
+            device: The new device.
+
+        Returns:
+            A new pair of the same modules.
+        """
         return StylePair(self.encoder.to(device), self.decoder.to(device), self.taps)
 
     @staticmethod
