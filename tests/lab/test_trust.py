@@ -123,9 +123,7 @@ def test_only_classes_of_our_own_networks_are_free(path):
         network(path, 10)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("data.subset_seed", 1), ("data.name", "fashion_mnist"), ("optimizer.momentum", 0.8)]
-)
+@pytest.mark.parametrize(("field", "value"), [("data.subset_seed", 1), ("data.name", "cifar10"), ("optimizer.momentum", 0.8)])
 def test_settings_that_were_changed_are_not_believed(run, field, value):
     said = json.loads((run / SETTINGS).read_text())
     said["settings"][field] = value

@@ -1,6 +1,8 @@
 """``multimix data``: what a person sees."""
 
 import hashlib
+import io
+import zipfile
 
 import pytest
 
@@ -38,11 +40,13 @@ def test_bad_input_is_one_sentence(arguments, sentence, capsys, tmp_path, monkey
 
 
 def test_fetch_completes_what_is_in_the_folder(tmp_path, monkeypatch, capsys):
-    content, part = bytes(range(200)), tmp_path / "tiny/a.bin.part"
-    part.parent.mkdir()
-    part.write_bytes(content)  # all of it came before an interruption, so no server is needed
-    source = Source("http://nowhere/a.bin", "a.bin", 200, hashlib.sha256(content).hexdigest(), "none", "tiny")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("tiny/a.bin", bytes(200))
+    content = packed.getvalue()
+    (tmp_path / "tiny.zip.part").write_bytes(content)  # all of it came before an interruption, so no server is needed
+    source = Source("http://nowhere/tiny.zip", "tiny.zip", len(content), hashlib.sha256(content).hexdigest(), "zip", "tiny")
     monkeypatch.setitem(DATASETS, "tiny", DataSet("tiny", None, 1, (), (), (), {}, sources=[source]))
     assert main(["data", "fetch", "tiny", "--folder", str(tmp_path)]) == 0
-    assert (tmp_path / "tiny/a.bin").read_bytes() == content
+    assert (tmp_path / "tiny/a.bin").read_bytes() == bytes(200)
     assert capsys.readouterr().out == f"wrote {tmp_path / 'tiny'}\n"

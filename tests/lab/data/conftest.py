@@ -1,6 +1,5 @@
 """Miniature data sets in the official layouts, written by hand."""
 
-import gzip
 import struct
 import wave
 from pathlib import Path
@@ -120,21 +119,6 @@ class Writers:
         (base / "validation_list.txt").write_text("up/1_nohash_0.wav\n")
         (base / "testing_list.txt").write_text("up/3_nohash_0.wav\nyes/0_nohash_0.wav\n")
         return base
-
-    def fashion(self, folder, train=5, test=3):
-        base = folder / "fashion-mnist"
-        base.mkdir(parents=True)
-        found = {}
-        for name, part, count in (("train", "train", train), ("t10k", "test", test)):
-            pixels = numpy.random.default_rng(count).integers(0, 256, (count, 28, 28), dtype=numpy.uint8)
-            labels = numpy.arange(count, dtype=numpy.uint8)
-            packed = gzip.compress(struct.pack(">IIII", 0x803, count, 28, 28) + pixels.tobytes())
-            (base / f"{name}-images-idx3-ubyte.gz").write_bytes(packed)
-            (base / f"{name}-labels-idx1-ubyte.gz").write_bytes(
-                gzip.compress(struct.pack(">II", 0x801, count) + labels.tobytes())
-            )
-            found[part] = (pixels, labels)
-        return base, found
 
     def pickle2(self, value):
         return pickle2(value)

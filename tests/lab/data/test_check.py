@@ -17,7 +17,6 @@ def everything(tmp_path, write):
     write.tree(tmp_path / "imagenet")
     write.cub(tmp_path)
     write.speech(tmp_path)
-    write.fashion(tmp_path)
     return tmp_path
 
 

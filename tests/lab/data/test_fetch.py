@@ -120,6 +120,7 @@ def zip_of(files):
 NOISE = random.Random(0).randbytes(3_000)
 CONTENT = {"birds/": None, "birds/a.txt": b"first", "birds/deep/b.bin": NOISE, "birds/empty": b"", "words.txt": b"beside"}
 UNPACKED = {"a.txt": b"first", "deep/b.bin": NOISE, "empty": b""}
+PACKED = tar_of({"birds/noise": NOISE})
 
 
 def offered(server, content, file="birds.tar.gz", unpack="tar.gz", **changes):
@@ -164,17 +165,18 @@ def test_an_archive_without_a_folder_of_its_own_is_given_one(server, fetch):
     assert unpacked(folder) == {"yes/1.wav": b"yes", "testing_list.txt": b"yes/1.wav"}
 
 
-def test_files_that_are_not_unpacked_lie_in_the_folder(server, fetch):
-    sources = [offered(server, NOISE[:size], f"{size}.gz", "none") for size in (500, 1, 2_000)]
-    folder = fetch(*sources)
-    assert files_in(fetch.root) == {f"birds/{size}.gz": NOISE[:size] for size in (500, 1, 2_000)}
-    assert folder == fetch.root / "birds"
+def test_a_set_of_several_archives_fetches_only_what_is_missing(server, fetch):
+    sources = [offered(server, tar_of({f"{name}/a": NOISE}), f"{name}.tar.gz", folder=name) for name in ("birds", "fish", "cats")]
+    total = sum(source.size for source in sources)
+    assert fetch(*sources) == fetch.root / "birds"
+    assert [unpacked(fetch.root / source.folder) for source in sources] == [{"a": NOISE}] * 3
     assert [done for done, _ in fetch.progress] == sorted(done for done, _ in fetch.progress)
-    assert {total for _, total in fetch.progress} == {2_501}
-    assert fetch.progress[-1][0] == 2_501
-    (folder / "1.gz").unlink()
+    assert {every for _, every in fetch.progress} == {total}
+    assert fetch.progress[-1][0] == total
+    shutil.rmtree(fetch.root / "fish")
+    (fetch.root / "fish.tar.gz").unlink()
     fetch(*sources)
-    assert len(server.ranges) == 4, "only what is missing is fetched"
+    assert len(server.ranges) == 4
 
 
 def test_a_connection_that_breaks_twice_is_resumed(server, fetch):
@@ -196,13 +198,13 @@ def test_a_server_that_knows_no_ranges_and_always_breaks_is_given_up(server, fet
     assert len(server.ranges) == TRIES
 
 
-@pytest.mark.parametrize("wrong", ["bytes 999-2999/3000", "bytes 1000-1999/3000", "nonsense"])
+@pytest.mark.parametrize("wrong", [f"bytes 999-{len(PACKED) - 1}/{len(PACKED)}", f"bytes 1000-1999/{len(PACKED)}", "nonsense"])
 def test_another_part_than_asked_for_starts_again(server, fetch, wrong):
-    source = offered(server, NOISE, "noise.gz", "none")
+    source = offered(server, PACKED)
     server.answers = [but(cut=1_000), but(content_range=wrong)]
     fetch(source)
     assert server.ranges == [None, "bytes=1000-", None]
-    assert (fetch.root / "birds/noise.gz").read_bytes() == NOISE
+    assert unpacked(fetch.root / "birds") == {"noise": NOISE}
 
 
 def test_resuming_follows_a_redirection(server, fetch):
@@ -230,19 +232,19 @@ def test_a_wrong_byte_is_found_and_deleted(server, fetch):
     assert unpacked(fetch(source)) == UNPACKED
 
 
-@pytest.mark.parametrize("length", [2_999, 3_001])
-def test_another_length_than_expected_is_refused(server, fetch, length):
-    source = offered(server, NOISE, "noise.gz", "none")
-    server.answers = [instead((NOISE + b"x")[:length])]
-    with pytest.raises(ValueError, match=f"offers {length:,} bytes instead of 3,000") as failure:
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_another_length_than_expected_is_refused(server, fetch, extra):
+    source = offered(server, PACKED)
+    server.answers = [instead((PACKED + b"x")[: len(PACKED) + extra])]
+    with pytest.raises(ValueError, match=f"offers {len(PACKED) + extra:,} bytes instead of {len(PACKED):,}") as failure:
         fetch(source)
     one_sentence(failure)
     assert fetch.progress == [], "refused before it is fetched"
-    server.files["noise.gz"] += b"x"
+    server.files["birds.tar.gz"] += b"x"
     server.answers = [but(says_length=False)]
-    with pytest.raises(ValueError, match="3,001 bytes instead of 3,000"):
+    with pytest.raises(ValueError, match=f"{len(PACKED) + 1:,} bytes instead of {len(PACKED):,}"):
         fetch(source)
-    assert not (fetch.root / "birds/noise.gz").exists()
+    assert files_in(fetch.root) == {}
 
 
 def test_a_server_that_never_stops_does_not_fill_the_disk(server, fetch):
@@ -254,9 +256,9 @@ def test_a_server_that_never_stops_does_not_fill_the_disk(server, fetch):
                 handler.wfile.write(bytes(module.BLOCK))
 
     server.answers = [endless]
-    with pytest.raises(ValueError, match="instead of 3,000: it is deleted"):
-        fetch(offered(server, NOISE, "noise.gz", "none"))
-    assert fetch.progress[-1][0] <= 3_000 + module.BLOCK
+    with pytest.raises(ValueError, match=f"instead of {len(PACKED):,}: it is deleted"):
+        fetch(offered(server, PACKED))
+    assert fetch.progress[-1][0] <= len(PACKED) + module.BLOCK
     assert files_in(fetch.root) == {}
 
 
@@ -269,11 +271,11 @@ def test_a_part_that_is_complete_needs_no_server(server, fetch):
 
 
 def test_a_file_without_announced_length_is_complete_when_its_size_is_reached(server, fetch):
-    source = offered(server, NOISE, "noise.gz", "none")
+    source = offered(server, PACKED)
     server.answers = [but(says_length=False, cut=1_000), but(says_length=False)]
     fetch(source)
     assert server.ranges == [None, "bytes=1000-"]
-    assert (fetch.root / "birds/noise.gz").read_bytes() == NOISE
+    assert unpacked(fetch.root / "birds") == {"noise": NOISE}
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -292,7 +294,7 @@ def test_a_server_that_is_overloaded_is_asked_again(server, fetch):
     assert fetch.pauses == [1.0, 2.0, 4.0]
     server.answers = [error(503)] * 9
     with pytest.raises(OSError, match="503 Service Unavailable"):
-        fetch(offered(server, NOISE, "noise.gz", "none"))
+        fetch(offered(server, PACKED, "fish.tar.gz", folder="fish"))
     assert len(server.answers) == 9 - TRIES
 
 
@@ -329,12 +331,12 @@ def test_progress_follows_a_trickle(server, fetch):
             time.sleep(0.005)
 
     server.answers = [trickle]
-    fetch(offered(server, NOISE, "noise.gz", "none"))
+    fetch(offered(server, PACKED))
     done = [each for each, _ in fetch.progress]
     assert len(done) > 10, "told while it trickles, not when a block is full"
     assert done == sorted(set(done))
-    assert (done[0], done[-1]) == (0, 3_000)
-    assert {total for _, total in fetch.progress} == {3_000}
+    assert (done[0], done[-1]) == (0, len(PACKED))
+    assert {total for _, total in fetch.progress} == {len(PACKED)}
 
 
 def test_stopped_by_hand_it_keeps_what_came(server, fetch):
@@ -514,7 +516,8 @@ def test_what_a_killed_unpacking_left_is_not_taken_over(server, fetch):
 
 
 def test_a_second_call_does_nothing(server, fetch):
-    source, other = offered(server, tar_of(CONTENT)), offered(server, NOISE, "noise.gz", "none")
+    source = offered(server, tar_of(CONTENT))
+    other = offered(server, tar_of({"fish/noise": NOISE}), "fish.tar.gz", folder="fish")
     fetch(source)
     fetch(other)
     state = {path: path.stat().st_mtime_ns for path in fetch.root.rglob("*")}
@@ -609,7 +612,7 @@ def test_names_that_cannot_be_fetched(tmp_path):
 
 def test_the_addresses_are_well_formed():
     every = [source for entry in DATASETS.values() for source in entry.sources]
-    assert len({source.file for source in every}) == len({source.sha256 for source in every}) == len(every) == 10
+    assert len({source.file for source in every}) == len({source.sha256 for source in every}) == len(every) == 6
     for source in every:
         assert len(bytes.fromhex(source.sha256)) == 32
         assert source.url.partition("?")[0].endswith(f"/{source.file}")

@@ -20,7 +20,7 @@ def data(
     """Download a data set from its official address, or show what is in a folder and what is wrong with it.
 
     An interrupted download resumes; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100, tiny_imagenet,
-    cub200, speech_commands_v1, speech_commands_v2, fashion_mnist (ImageNet needs registration at its site).
+    cub200, speech_commands_v1, speech_commands_v2 (ImageNet needs registration at its site).
 
     Try it:
       multimix data fetch cifar100 --folder data

@@ -4,7 +4,6 @@ from . import (  # noqa: F401  each registers its sets
     cifar,
     cub,
     digits,
-    fashion_mnist,
     imagenet,
     own_folder,
     shapes,

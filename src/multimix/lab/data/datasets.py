@@ -167,14 +167,14 @@ class Splits(Generic[S_co]):
 
 @dataclass(frozen=True)
 class Source:
-    """One file of a data set at its official address; ``size`` in bytes."""
+    """One archive of a data set at its official address; ``size`` in bytes."""
 
     url: str
     file: str
     size: int
     sha256: str
-    unpack: Literal["tar.gz", "zip", "none"]
-    folder: str  # what appears in the data folder; a file that is not unpacked goes into it
+    unpack: Literal["tar.gz", "zip"]
+    folder: str  # what appears in the data folder
     bare: bool = False  # the archive holds the contents of that folder; otherwise only that folder in it is unpacked
 
 

@@ -66,9 +66,8 @@ def fetch(
             for number, source in enumerate(missing):
                 before = sum(earlier.size for earlier in missing[:number])
                 report = lambda done, before=before: progress(before + done, total)  # noqa: E731
-                _download(source, _place(source, root), report, note, opener, pause)
-                if source.unpack != "none":
-                    _unpack(source, root)
+                _download(source, root / source.file, report, note, opener, pause)
+                _unpack(source, root)
     except OSError as error:
         if error.errno is None:  # one of ours, already a sentence; the network's are all turned into one where they occur
             raise
@@ -91,15 +90,11 @@ def _alone(name: str, root: Path, note: Note) -> Iterator[None]:
         yield
 
 
-def _place(source: Source, root: Path) -> Path:
-    return (root / source.folder if source.unpack == "none" else root) / source.file
-
-
 def _is_complete(source: Source, root: Path) -> bool:
-    """Whether nothing is left to do for this file; an error if something else has its name."""
-    folder, path = root / source.folder, _place(source, root)
-    if source.unpack == "none" or not folder.exists():
-        return source.unpack == "none" and path.exists() and not _mismatch(path, source)
+    """Return whether this archive is unpacked already; raise a ValueError if its folder has other content."""
+    folder = root / source.folder
+    if not folder.exists():
+        return False
     try:
         record = parse_json((folder / RECORD).read_bytes())
         files, size, known = record["files"], record["bytes"], record["source"] == [source.file, f"sha256:{source.sha256}"]
@@ -127,10 +122,10 @@ def _mismatch(path: Path, source: Source) -> str | None:
 def _check_space(name: str, missing: Sequence[Source], root: Path) -> None:
     need = 0
     for source in missing:
-        path = _place(source, root)
+        path = root / source.file
         have = sum(each.stat().st_size for each in (path, _part(path)) if each.exists())
         # Unpacked it is at least as large as packed; how much larger only the archive could tell.
-        need += max(source.size - have, 0) + (source.size if source.unpack != "none" else 0)
+        need += max(source.size - have, 0) + source.size
     if need > (free := shutil.disk_usage(root).free):
         raise OSError(f"{name} needs at least {need:,} bytes in {str(root)!r}, {free:,} are free")
 
@@ -151,7 +146,6 @@ def _download(
             raise ValueError(f"{str(path)!r} is already there, but {mismatch}: move it away to fetch it anew")
         return
     part = _part(path)
-    part.parent.mkdir(exist_ok=True)
     part.touch()
     tries, furthest = 0, part.stat().st_size
     while part.stat().st_size < source.size:
@@ -218,7 +212,7 @@ def _copy(response: Any, file: IO[bytes], start: int, size: int, report: Callabl
 
 def _unpack(source: Source, root: Path) -> None:
     """Unpack into a temporary folder, then rename it: it is there as a whole or not at all."""
-    archive, aside = _place(source, root), root / f".{source.folder}.unpacking"
+    archive, aside = root / source.file, root / f".{source.folder}.unpacking"
     shutil.rmtree(aside, ignore_errors=True)  # a run that was killed may have left one
     files, size, room = 0, 0, MOST_TIMES * source.size + SMALL
     try:
