@@ -48,7 +48,6 @@ study: $(VENV)/.lab
 	rm -rf build/study && mkdir -p build/study
 	tar -xJf docs/study/runs.tar.xz -C build/study
 	$(BIN)/multimix report build/study --out build/study-report
-	$(BIN)/multimix demo --multiverse --rebuild --out build/study/spiral
 
 docs-tables: $(VENV)/.lab
 	$(BIN)/python tools/generate.py

@@ -1,16 +1,16 @@
-"""Keep the runs of docs/study.md in the repository: rows, settings and evaluations, and the runs of the spiral under 48 settings.
+"""Keep the runs of docs/study.md in the repository: rows, settings and evaluations, and the stored runs of the spiral.
 
-    python tools/pack_study.py multimix-runs --spiral multimix-demo/multiverse
+    python tools/pack_study.py multimix-runs
 
-Weights are left out. Outcomes and evaluations stay as they are; loss, accuracy, gradient and time of single epochs are rounded to
-four digits, which makes the archive four times smaller. Unpacked, it is a folder that runs, reports and the demo go on from.
+Checkpoints are left out. Outcomes and evaluations are copied; loss, accuracy, gradient and time of single epochs are rounded to
+four digits, which makes the archive four times smaller. Unpacked, it is a folder from which runs resume and reports are made.
+The runs of the spiral in RUNS/spiral, from the archive, are copied.
 """
 
 import argparse
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ ARCHIVE = Path(__file__).parents[1] / "docs/study/runs.tar.xz"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, help="the folder that train and sweep wrote to")
-    parser.add_argument("--spiral", type=Path, help="folder of multimix demo --multiverse (default: RUNS/spiral/multiverse)")
     parser.add_argument("--archive", type=Path, default=ARCHIVE)
     options = parser.parse_args()
     rows = read_rows(options.runs / "results.jsonl", sys.exit)
@@ -35,7 +34,7 @@ def main() -> None:
         for path in ((options.runs / row["folder"] / name) for name in ("settings.json", "evaluations.jsonl")):
             if path.exists():
                 files[str(path.relative_to(options.runs))] = path.read_bytes()
-    files |= dict(without_weights(options.spiral or options.runs / "spiral/multiverse"))
+    files |= {str(path.relative_to(options.runs)): path.read_bytes() for path in (options.runs / "spiral").rglob("*.json")}
     half = options.archive.with_suffix(".half")
     with tarfile.open(half, "w:xz", preset=9) as packed:
         for name in sorted(files, key=lambda name: (Path(name).name, name)):  # what is alike lies side by side
@@ -53,16 +52,6 @@ def smaller_row(row: dict[str, Any]) -> str:
         {name: float(f"{value:.4g}") if name in ROUNDED else value for name, value in epoch.items()} for epoch in row["epochs"]
     ]
     return json.dumps({**row, CHECK: digest(row)}, ensure_ascii=False) + "\n"
-
-
-def without_weights(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The finished runs of the spiral, by name in the archive."""
-    for path in folder.rglob("*.json"):
-        unit = json.loads(path.read_text())
-        if "result" in unit:
-            unit["result"] |= {"weights": []}
-            unit[CHECK] = digest(unit["result"])
-        yield str(Path("spiral/multiverse") / path.relative_to(folder)), json.dumps(unit).encode()
 
 
 if __name__ == "__main__":

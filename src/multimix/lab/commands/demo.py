@@ -11,7 +11,6 @@ def demo(
     *,
     seeds: Annotated[int | None, option("How many seeds, from 0 on.", "N", default="20, or 5 with --quick")] = None,
     quick: Quick = False,
-    multiverse: Annotated[bool, option("48 settings that the paper may have had instead of one; hours.")] = False,
     rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-demo"),
 ) -> None:
@@ -24,19 +23,11 @@ def demo(
       multimix demo
       multimix demo --quick
       multimix demo --seeds 40
-      multimix demo --multiverse --quick
     """
     from ..studies.files import show_study
     from ..studies.spiral.page import write_report
     from ..studies.spiral.runs import run_demo
 
-    if multiverse:
-        from ..studies.spiral.multiverse import run_multiverse
-        from ..studies.spiral.multiverse_page import write_multiverse
-
-        universes = run_multiverse(seeds=seeds, quick=quick, rebuild=rebuild, out=out, note=note)
-        show_study(write_multiverse(universes, out, "multiverse-quick" if quick else "multiverse"))
-        return
     result = run_demo(seeds=seeds, quick=quick, rebuild=rebuild, out=out, note=note)
     # A short run must not overwrite a full report.
     files = write_report(result, out, "spiral-quick" if quick else "spiral")

@@ -84,15 +84,14 @@ def run_study(
     *,
     seeds: Sequence[int],
     out: str | Path,
-    at_once: int | None = None,
     note: Callable[[str], None] = print,
     progress: ReportProgress = lambda words, done, total: None,
 ) -> SpiralResult:
-    """Train the runs that are not on disk yet, ``at_once`` or a few seeds at a time, and store every group when it is done."""
+    """Train the runs that are not on disk yet, a few seeds at a time, and store every group when it is done."""
     store, groups = _open_store(settings, seeds, out, note), []
     for arm in ARMS:
         missing = [seed for seed in seeds if _stored_run(store, arm, seed) is None]
-        size = group_size(arm) if at_once is None else at_once
+        size = group_size(arm)
         groups += [(arm, missing[start : start + size]) for start in range(0, len(missing), size)]
     total = settings.epochs * len(seeds) * len(ARMS)
     done = total - settings.epochs * sum(len(group) for _, group in groups)
