@@ -4,7 +4,6 @@ Each network is trained exactly as a plain SpiralNet is through ``multimix.mixed
 choices come from its own generators, through the method's own ``plan``. The other seeds beside it do not change a bit of it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -95,7 +94,7 @@ def train_networks(
     y = torch.stack([one.y for one in data]).to(dtype).unsqueeze(1)
     start = torch.stack([net_weights(SpiralNet(settings.slope, seeded(seed, START), dtype)) for seed in seeds])
     rows = functional.pad(start, (0, -PARAMETERS % BLOCK)).requires_grad_()
-    adam = StackedAdam(rows, settings)
+    adam = torch.optim.Adam([rows], lr=settings.rate, weight_decay=settings.decay)
     orders, mixing = ([seeded(seed, stream) for seed in seeds] for stream in (ORDER, MIXING))
     for _ in range(settings.epochs):
         order = torch.stack([torch.randperm(settings.train, generator=generator) for generator in orders]).unsqueeze(1)
@@ -106,31 +105,14 @@ def train_networks(
             logit = logit_differences(rows, x_batch, plans, settings.slope)
             # The gradient of the mean cross-entropy of each network at its logits.
             upstream = (in_blocks(torch.sigmoid, logit.detach()) - label) / logit.shape[2]
-            adam.step(*torch.autograd.grad(logit, rows, upstream))
+            (rows.grad,) = torch.autograd.grad(logit, rows, upstream)
+            adam.step()
         after_epoch()
     weights = rows.detach()[:, :PARAMETERS].clone()
     for seed, row in zip(seeds, weights, strict=True):
         if not bool(torch.isfinite(row).all()):
             raise ValueError(f"training must end with finite weights, got NaN or infinity for seed {seed}")
     return weights
-
-
-class StackedAdam:
-    """The steps of ``torch.optim.Adam``, bit by bit, for ``rows``. That optimizer loads torch's compiler, which takes 1 s."""
-
-    def __init__(self, rows: Tensor, settings: SpiralSettings) -> None:
-        self.rows, self.rate, self.decay, self.steps = rows, settings.rate, settings.decay, 0
-        self.mean, self.square = torch.zeros_like(rows.detach()), torch.zeros_like(rows.detach())
-
-    @torch.no_grad()
-    def step(self, grad: Tensor) -> None:
-        """One step; the l2 term is added to the gradient, as torch's weight_decay."""
-        self.steps += 1
-        grad = grad.add(self.rows, alpha=self.decay)
-        self.mean.lerp_(grad, 1 - 0.9)
-        self.square.mul_(0.999).addcmul_(grad, grad, value=1 - 0.999)
-        root = self.square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
-        self.rows.addcdiv_(self.mean, root, value=-self.rate / (1 - 0.9**self.steps))
 
 
 def stack_plans(method: Method, x: Tensor, generators: Sequence[Generator]) -> StackedPlans | None:
