@@ -21,7 +21,7 @@ class SpiralSettings:
     """Data and training. The paper states the first six and leaves the others open; those are chosen to train reliably.
 
     ``noise`` is the standard deviation per coordinate, ``flipped`` counts wrong training labels, ``decay`` is the l2 term that
-    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU (0 is ReLU, None is tanh). Points are uniform in the angle,
+    torch's Adam calls weight_decay, ``slope`` belongs to LeakyReLU (0 is ReLU). Points are uniform in the angle,
     which on this spiral is the radius, too, or along the arm: its arc. ``per_pair`` draws λ for every pair.
     """
 
@@ -33,7 +33,7 @@ class SpiralSettings:
     batch: int = 256
     turns: float = 1.0
     noise: float = 0.03
-    slope: float | None = 0.1
+    slope: float = 0.1
     decay: float = 1e-4
     alpha: float = 1.0
     uniform_in: Literal["angle", "arc"] = "angle"
@@ -52,7 +52,7 @@ class SpiralSettings:
             ("alpha", 0 < self.alpha < math.inf, "be above 0"),
             ("noise", 0 <= self.noise < math.inf, "be at least 0"),
             ("decay", 0 <= self.decay < math.inf, "be at least 0"),
-            ("slope", self.slope is None or 0 <= self.slope < 1, "be None, or at least 0 and below 1"),
+            ("slope", 0 <= self.slope < 1, "be at least 0 and below 1"),
             ("uniform_in", self.uniform_in in ("angle", "arc"), "be angle or arc"),
         ):
             if not holds:

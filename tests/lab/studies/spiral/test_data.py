@@ -89,7 +89,7 @@ def test_draws_leave_the_global_stream_alone():
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"rate": 0.0}, "rate must be above 0, got 0.0"),
         ({"noise": -1.0}, "noise must be at least 0, got -1.0"),
-        ({"slope": 1.0}, "slope must be None, or at least 0 and below 1, got 1.0"),
+        ({"slope": 1.0}, "slope must be at least 0 and below 1, got 1.0"),
         ({"alpha": math.nan}, "alpha must be above 0, got nan"),
     ],
 )

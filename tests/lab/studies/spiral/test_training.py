@@ -66,7 +66,7 @@ def test_rows_and_nets_are_the_same_numbers():
 
 
 OTHER = {"slope": 0.3, "decay": 0.02, "alpha": 0.4, "rate": 0.003, "batch": 90, "turns": 1.5, "noise": 0.1, "flipped": 7}
-TANH = {"slope": None, "per_pair": True, "uniform_in": "arc", "alpha": 2.0, "decay": 1e-3}
+PER_PAIR = {"per_pair": True, "uniform_in": "arc", "alpha": 2.0, "decay": 1e-3}
 
 
 def train_plainly(method, settings, seed, dtype):
@@ -90,7 +90,7 @@ def train_plainly(method, settings, seed, dtype):
     ("options", "dtype", "tolerance"),
     [
         (OTHER, torch.float64, 1e-12),
-        (TANH, torch.float64, 1e-12),
+        (PER_PAIR, torch.float64, 1e-12),
         ({"slope": 0.0}, torch.float64, 1e-12),
         ({}, torch.float32, 2e-3),
     ],

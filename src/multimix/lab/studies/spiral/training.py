@@ -31,22 +31,18 @@ BLOCK = 64
 class SpiralNet(nn.Sequential):
     """``layer1`` … ``layer8`` (linear and LeakyReLU) and ``out``: points ``[B, 2]`` → logits ``[B, 2]``; He normal, biases 0.
 
-    Without ``slope`` the activation is tanh, and the start is Glorot's. Initial weights are drawn in float64 from ``generator``
-    alone, so both precisions begin at the same point.
+    Initial weights are drawn in float64 from ``generator`` alone, so both precisions begin at the same point.
     """
 
-    def __init__(self, slope: float | None, generator: Generator, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, slope: float, generator: Generator, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         for number, (outputs, inputs) in enumerate(SHAPES, start=1):
             # By way of "meta", because the usual constructor would draw from torch's global stream.
             linear = nn.Linear(inputs, outputs, dtype=torch.float64, device="meta").to_empty(device="cpu")
-            if slope is None:
-                nn.init.xavier_normal_(linear.weight, generator=generator)
-            else:
-                nn.init.kaiming_normal_(linear.weight, a=slope, nonlinearity="leaky_relu", generator=generator)
+            nn.init.kaiming_normal_(linear.weight, a=slope, nonlinearity="leaky_relu", generator=generator)
             nn.init.zeros_(linear.bias)
             if number <= DEPTH:
-                self.add_module(f"layer{number}", nn.Sequential(linear, nn.Tanh() if slope is None else nn.LeakyReLU(slope)))
+                self.add_module(f"layer{number}", nn.Sequential(linear, nn.LeakyReLU(slope)))
             else:
                 self.add_module("out", linear)
         self.to(dtype)
@@ -57,7 +53,7 @@ def net_weights(net: SpiralNet) -> Tensor:
     return nn.utils.parameters_to_vector(net.parameters()).detach()
 
 
-def net_with_weights(weights: Tensor, slope: float | None) -> SpiralNet:
+def net_with_weights(weights: Tensor, slope: float) -> SpiralNet:
     """The network whose parameters are ``weights [326]``."""
     net = SpiralNet(slope, torch.Generator(), weights.dtype)
     nn.utils.vector_to_parameters(weights, net.parameters())
@@ -125,7 +121,7 @@ def stack_plans(method: Method, x: Tensor, generators: Sequence[Generator]) -> S
     return StackedPlans(partner, lam, torch.tensor([plan.layer == MIXED_LAYERS[0] for plan in plans]))
 
 
-def logit_differences(rows: Tensor, x: Tensor, plans: StackedPlans | None, slope: float | None) -> Tensor:
+def logit_differences(rows: Tensor, x: Tensor, plans: StackedPlans | None, slope: float) -> Tensor:
     """``[S, 1, K·B]``: logit of class 1 minus logit of class 0, which is all that matters; ``rows [S, 326 or more]``."""
     *hidden, (out_weight, out_bias) = split_layers(rows)
     z = x
@@ -135,14 +131,12 @@ def logit_differences(rows: Tensor, x: Tensor, plans: StackedPlans | None, slope
             z = active_where(~plans.first, z, slope)
             z = active_where(plans.first, mix_by_plan(z, plans), slope)
         else:
-            z = in_blocks(torch.tanh, z) if slope is None else functional.leaky_relu_(z, slope)
+            z = functional.leaky_relu_(z, slope)
     return torch.baddbmm(out_bias[:, 1:] - out_bias[:, :1], out_weight[:, 1:] - out_weight[:, :1], z)
 
 
-def active_where(chosen: Tensor, z: Tensor, slope: float | None) -> Tensor:
+def active_where(chosen: Tensor, z: Tensor, slope: float) -> Tensor:
     """``z [S, U, N]`` after the activation in the networks that are ``chosen [S]``, as it is in the others."""
-    if slope is None:
-        return torch.where(chosen[:, None, None], in_blocks(torch.tanh, z), z)
     # prelu has a slope for each index of dimension 1, which are the networks here; the slope 1 does nothing.
     slopes = torch.ones(len(z), dtype=z.dtype).masked_fill(chosen, slope)
     return functional.prelu(z.unsqueeze(0), slopes).squeeze(0)
