@@ -168,10 +168,9 @@ def test_settings_that_differ_are_named_below_the_table():
 
 
 def test_notes_on_rows_are_in_the_terminal_and_in_markdown():
-    rows = [*TABLE, TABLE[0], {"recipe": RECIPE.name}]
+    rows = [*TABLE, TABLE[0]]
     for text in (shown(RECIPE, "paper", rows), recipe_markdown(RECIPE, "paper", rows)):
         assert "none, seed 0, has 2 rows: the last one counts" in text
-        assert "1 row has no scale: an older layout, left out" in text
 
 
 def test_eighty_columns_are_enough_for_every_number():

@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 from scipy import stats
 
@@ -47,27 +45,13 @@ def test_the_last_of_several_rows_counts_and_is_noted():
     assert aggregate(RECIPE, "paper", rows[:2]).notes == ("mixup K = 5, seed 0, has 2 rows: the last one counts",)
 
 
-@pytest.mark.parametrize(
-    "path", ["recipe", "scale", "arm", "k", "seed", "digest", "settings", "outcome", "epochs", "outcome.selected", "epochs.loss"]
-)
-def test_a_row_of_an_older_layout_is_left_out_and_noted(path):
-    sound, old = result_row(RECIPE, seed=1), result_row(RECIPE, seed=0)
-    name, _, inner = path.partition(".")
-    for content in (old["epochs"][-1:] if name == "epochs" else [old[name]]) if inner else [old]:
-        del content[inner or name]
-    found = aggregate(RECIPE, "paper", [old, sound, copy.deepcopy(old)])
-    assert found.lines[0].seeds == [1]
-    assert found.notes == (f"2 rows have no {path}: an older layout, left out",)
-    assert aggregate(RECIPE, "paper", [sound, old]).notes == (f"1 row has no {path}: an older layout, left out",)
-
-
-def test_null_is_missing_only_where_there_must_be_a_number():
-    old, newer = result_row(RECIPE, seed=0), result_row(RECIPE, seed=1)
-    old["outcome"]["median"] = None
-    newer["outcome"]["nothing_we_know"] = newer["epochs"][0]["nothing_we_know"] = 1
-    assert newer["outcome"]["selected"] is None
-    del newer["epochs"][0]["nll"]
-    assert aggregate(RECIPE, "paper", [old, newer]).lines[0].seeds == [1]
+@pytest.mark.parametrize(("field", "inner"), [("settings", None), ("outcome", "selected"), ("epochs", "loss")])
+def test_a_row_with_other_fields_is_rejected(field, inner):
+    row = result_row(RECIPE)
+    for content in (row["epochs"] if field == "epochs" else [row[field]]) if inner else [row]:
+        del content[inner or field]
+    with pytest.raises(ValueError, match=f"{inner or field}"):
+        aggregate(RECIPE, "paper", [row])
 
 
 def test_runs_with_other_settings_are_lines_of_their_own_below_the_majority():
@@ -206,10 +190,6 @@ def test_circumstances_that_make_runs_differ_are_noted():
         "seconds do not compare, they are from different machines: cpu, 1 process, threads: 2; cuda, 4 processes, threads: 2",
         "the runs are of different versions: abc1234 with torch 2.13.0; def with torch 2.13.0",
     )
-    for row in rows:
-        for name in ("device", "processes", "skipped", "environment"):
-            del row[name]
-    assert aggregate(RECIPE, "paper", rows).notes == ()
 
 
 def test_images_are_those_of_all_epochs_and_missing_values_have_no_summary():
@@ -242,16 +222,3 @@ def test_runs_of_several_processes_are_lines_of_their_own_and_not_paired_with_ot
     assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
     assert minus_none(one, found.lines, "last").n == 3
     assert minus_none(two, found.lines, "last") is None
-
-
-@pytest.mark.parametrize("arm", ["puzzlemix", "comixup"])
-@pytest.mark.parametrize("backend", ["auto", "numba", None])
-def test_a_backend_in_older_rows_is_no_change_of_the_recipe(arm, backend):
-    """While numba was optional, several methods had one."""
-    recipe = made_up_recipe([(arm, 5)])
-    row = result_row(recipe, arm, 5)
-    row["settings"] = {name: value for name, value in row["settings"].items() if name != "method.backend"}
-    if backend is not None:
-        row["settings"]["method.backend"] = backend
-    (line,) = aggregate(recipe, "paper", [row]).lines
-    assert (line.arm, line.changed) == (arm, ())

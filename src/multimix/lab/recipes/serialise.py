@@ -71,11 +71,16 @@ def _default(field: Field[Any]) -> Any:
 
 
 def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") -> Kind:
-    """What :func:`describe` was given, from its result after a trip through JSON.
+    """Return the settings that :func:`describe` was given, from its result after a trip through JSON.
 
-    Fields that are missing, because the run is older than they are, get their defaults; unknown ones are a ValueError.
+    Args:
+        kind: The dataclass of the settings.
+        description: Values by dotted name; a field that is missing gets its default.
+        prefix: The dotted name of ``kind`` in ``description``, with a dot at its end.
+
+    Raises:
+        ValueError: ``description`` has a field or a method that this version does not have.
     """
-    description = in_present_words(description)
     hints, given = get_type_hints(kind), dict[str, Any]()
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass, which typing cannot say
     for path in description:
@@ -95,29 +100,6 @@ def rebuild(kind: type[Kind], description: Mapping[str, Any], prefix: str = "") 
         elif path in description:
             given[name] = _tuples(description[path])
     return kind(**given)
-
-
-def in_present_words(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A description of an older version in the words of this one: the scale of a loss followed from the training loss then."""
-    scale = "per_class" if description.get("loss") == "softmax_bce" else "plain"
-    changes: dict[str, Any] = {}
-    if description.get("method.clean_scale") == "auto":
-        changes["method.clean_scale"] = scale
-    if description.get("method") == "recursivemix" and "method.omega_scale" not in description:
-        changes["method.omega_scale"] = scale
-    if "method.clean" in description:
-        changes["method.clean_weight"] = description["method.clean"]
-    if "data.name" in description:
-        changes |= {name: None for name in ("data.side", "data.most") if name not in description}
-    if description.get("method") == "puzzlemix" and "method.saliency_pool" not in description:
-        changes["method.saliency_pool"] = None
-    if "method.neighbourhood" in description:
-        changes["method.neighborhood"] = description["method.neighbourhood"]
-    # While numba was optional, "numba" was a backend and other methods had one, too.
-    backends = {name for name, value in description.items() if name.endswith(".backend") and value != "torch"}
-    removed = {name for name, value in REMOVED.items() if name in description and description[name] == value}
-    left_out = {"method.clean", "method.neighbourhood", *backends, *removed}
-    return {name: value for name, value in {**description, **changes}.items() if name not in left_out}
 
 
 def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:

@@ -117,7 +117,7 @@ def environments(whole: Aggregate) -> str:
     """HTML: what the runs were made with; values that differ are all named."""
     kinds: dict[str, dict[str, None]] = {}
     for row in (run.row for line in whole.trained for run in line.runs.values()):
-        known = {**row.get("environment", {}), "device": row.get("device"), "processes": row.get("processes")}
+        known = {**row["environment"], "device": row["device"], "processes": row["processes"]}
         for key, value in known.items():
             kinds.setdefault(key, {})[str(value)] = None
     return pairs({key: ", ".join(values) for key, values in kinds.items()})

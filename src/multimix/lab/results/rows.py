@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple
 
 from ..recipes.base import Recipe, Scale, arm_names, arm_settings, counts_k
-from ..recipes.serialise import describe, in_present_words, rebuild
+from ..recipes.serialise import describe, rebuild
 from ..recipes.settings import MACHINE_FIELDS, Settings
 from ..statistics import Summary, summary
 from ..sweep.plan import Equal
@@ -31,11 +32,11 @@ SCALE_WORDS: Mapping[Scale, str] = {
     "small": "small scale: a reduced study, not the paper's setting",
     "smoke": "smoke scale: shows that everything runs, not the paper's setting",
 }
-NEEDED = ("recipe", "scale", "arm", "k", "seed", "digest", "settings", "outcome", "epochs")  # fields of every row
+# Fields of every row that pages read; a row without one was not written by a training.
+NEEDED = ("arm", "k", "seed", "digest", "settings", "device", "processes", "skipped", "environment")
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-Record = TypeVar("Record")
 
 
 class Run(NamedTuple):
@@ -49,10 +50,8 @@ class Run(NamedTuple):
     @property
     def machine(self) -> str:
         """What its seconds depend on."""
-        processes, threads = self.row.get("processes", 1), self.row.get("environment", {}).get("threads", "unknown")
-        return (
-            f"{self.row.get('device', 'unknown device')}, {processes} process{'' if processes == 1 else 'es'}, threads: {threads}"
-        )
+        processes, threads = self.row["processes"], self.row["environment"]["threads"]
+        return f"{self.row['device']}, {processes} process{'' if processes == 1 else 'es'}, threads: {threads}"
 
     @property
     def on_cpu(self) -> bool:
@@ -181,20 +180,12 @@ def aggregate(recipe: Recipe, scale: Scale, rows: Rows) -> Aggregate:
     if recipe.metric not in {field.name for field in fields(Outcome)}:
         raise ValueError(f"metric must be a field of an outcome, got {recipe.metric!r}")
     groups: dict[tuple[str, int], _Group] = {(row.arm, row.k): {} for row in recipe.rows}
-    older: Counter[str] = Counter()
     for row in rows:
-        if (row.get("recipe", recipe.name), row.get("scale", scale)) != (recipe.name, scale):
-            continue
-        try:
+        if (row.get("recipe"), row.get("scale")) == (recipe.name, scale):
             run = _run(row)
-        except _MissingFieldError as missing:
-            older[str(missing)] += 1
-        else:
             groups.setdefault((row["arm"], row["k"]), {}).setdefault(row["digest"], []).append(run)
     lines = [line for (arm, k), group in groups.items() for line in _lines(recipe, scale, arm, k, group)]
-    notes = [
-        f"{count} row{' has' if count == 1 else 's have'} no {name}: an older layout, left out" for name, count in older.items()
-    ]
+    notes = []
     for (arm, k), group in groups.items():
         for members in group.values():
             for seed, count in Counter(run.row["seed"] for run in members).items():
@@ -212,36 +203,23 @@ def join_settings(settings: Sequence[str], most: int = 4) -> str:
 _Group = dict[str, list[Run]]  # by digest
 
 
-class _MissingFieldError(Exception):
-    """A row has no field of this dotted name."""
-
-
 def _run(row: Row) -> Run:
-    for name in NEEDED:
-        if row.get(name) is None:
-            raise _MissingFieldError(name)
-    return Run(
-        row=row,
-        outcome=_record(Outcome, row["outcome"], "outcome"),
-        epochs=tuple(_record(Epoch, epoch, "epochs") for epoch in row["epochs"]),
-        evaluations={
-            f"{on}.{name}": value
-            for on, evaluation in row.get("evaluations", {}).items()
-            for name, value in evaluation["numbers"].items()
-            if value is not None
-        },
-    )
-
-
-def _record(kind: Callable[..., Record], content: Any, where: str) -> Record:
-    """A dataclass from what a row holds of it; what later layouts may have added is passed over."""
-    content = content if isinstance(content, Mapping) else {}
-    known = fields(kind)  # type: ignore[arg-type]  # only dataclasses are made
-    for one in known:
-        absent = one.name not in content and one.default is MISSING
-        if absent or (content.get(one.name) is None and type(None) not in get_args(one.type)):
-            raise _MissingFieldError(f"{where}.{one.name}")
-    return kind(**{one.name: content[one.name] for one in known if one.name in content})
+    """A row as a run; a ValueError for a row with other fields than a training writes."""
+    try:
+        itemgetter(*NEEDED)(row)
+        return Run(
+            row=row,
+            outcome=Outcome(**row["outcome"]),
+            epochs=tuple(Epoch(**epoch) for epoch in row["epochs"]),
+            evaluations={
+                f"{on}.{name}": value
+                for on, evaluation in row.get("evaluations", {}).items()
+                for name, value in evaluation["numbers"].items()
+                if value is not None
+            },
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a row of the results of {row['recipe']} has other fields than this version writes: {error}") from error
 
 
 def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: _Group) -> Iterator[Line]:
@@ -254,7 +232,7 @@ def _lines(recipe: Recipe, scale: Scale, arm: str, k: int, group: _Group) -> Ite
     own = _recipe_settings(recipe, scale, arm, k)
     newest = {digest: members[-1].row for digest, members in group.items()}
     settings = {digest: _with_defaults(row["settings"]) for digest, row in newest.items()}
-    processes = {digest: row.get("processes", 1) for digest, row in newest.items()}
+    processes = {digest: row["processes"] for digest, row in newest.items()}
     changed = {digest: _differences(settings[digest], own) for digest in group}
     runs = {digest: {run.row["seed"]: run for run in members} for digest, members in group.items()}
     # As many seeds on both sides: what the recipe says is the rule, not the exception.
@@ -290,8 +268,8 @@ def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are after JSON, in the words of this version, without how a machine did it."""
-    plain = {name: value for name, value in in_present_words(settings).items() if not name.startswith(MACHINE_FIELDS)}
+    """Settings as they are after JSON, without those of the machine."""
+    plain = {name: value for name, value in settings.items() if not name.startswith(MACHINE_FIELDS)}
     return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # a dictionary comes back as one
 
 
@@ -331,9 +309,9 @@ def _circumstances(lines: Sequence[Line]) -> Iterator[str]:
     versions: dict[str, None] = {}
     machines = {run.machine: None for _, run in pairs}
     for label, run in pairs:
-        skipped.setdefault(run.row.get("skipped", 0), {})[label] = None
-        environment = run.row.get("environment", {})
-        versions[f"{environment.get('commit', 'unknown')} with torch {environment.get('torch', 'unknown')}"] = None
+        skipped.setdefault(run.row["skipped"], {})[label] = None
+        environment = run.row["environment"]
+        versions[f"{environment['commit']} with torch {environment['torch']}"] = None
     for count in sorted(skipped.keys() - {0}):
         yield f"bad samples left out of the data: {count} ({', '.join(skipped[count])})"
     if len(machines) > 1:

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -224,10 +224,9 @@ def _row(run: Run, training: Training, found: Outcome) -> dict[str, Any]:
 
 def finished(run: Run, out: Path, note: Note, rows: Sequence[Mapping[str, Any]] | None = None) -> Outcome | None:
     """The outcome of a run that has its row, among ``rows`` or those in ``out``."""
-    key, names = run.key(), {field.name for field in fields(Outcome)}
+    key = run.key()
     for row in reversed(read_rows(out / RESULTS, note) if rows is None else rows):
-        # A row of another version, with other numbers in it, does not count.
-        if all(row.get(name) == value for name, value in key.items()) and set(row.get("outcome", ())) == names:
+        if all(row.get(name) == value for name, value in key.items()):
             return Outcome(**row["outcome"])
     return None
 
