@@ -69,10 +69,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise ValueError(f"{path} is damaged: its content does not have the checksum it was written with")
     try:
         size = int.from_bytes(payload[:8], "little")
-        values = parse_json(parse_json(payload[8 : 8 + size])["__metadata__"]["values"])
-        if not isinstance(values, dict):
-            raise TypeError
-        return Checkpoint(load(payload), values)
+        return Checkpoint(load(payload), parse_json(parse_json(payload[8 : 8 + size])["__metadata__"]["values"]))
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
 
@@ -159,16 +156,8 @@ def unflatten(checkpoint: Checkpoint, name: str) -> Any:
 
     try:
         return build(checkpoint.values[name])
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"its {name} {'is odd' if name in checkpoint.values else 'is missing'}") from error
-
-
-def _joined_names(states: Mapping[str, Any]) -> dict[str, Any]:
-    """One state of all modules; older checkpoints have a state for each."""
-    parts = [
-        {f"{name}.{key}": value for key, value in state.items()} for name, state in states.items() if isinstance(state, dict)
-    ]
-    return dict(states) if not parts else {key: value for part in parts for key, value in part.items()}
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"its {name} cannot be read") from error
 
 
 def only(checkpoint: Checkpoint, *names: str) -> Checkpoint:
@@ -222,7 +211,9 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
     try:
         weights = unflatten(checkpoint, "network")
         if settings.network.name in NETWORKS or settings.network.name.startswith(OWN_NETWORKS):
-            _check_shapes(build, weights)
+            with torch.device("meta"):  # a network of any size takes no memory there
+                expected = build().state_dict()
+            check_shapes(expected, weights)
     except (ValueError, AttributeError) as error:
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {error}") from None
     if ":" in settings.network.name:
@@ -232,12 +223,9 @@ def load_run(folder: str | Path, which: Which = "last", trust: Collection[str] =
         method = settings.method.bind(
             network, torch.zeros(1, said.channels, *settings.data.entry().size[1:]), learn=False, generator=torch.Generator()
         )
-        parts = [(network, weights)]
+        network.load_state_dict(weights)
         if len(method.modules) > 0:
-            parts.append((method.modules, _joined_names(unflatten(checkpoint, "method"))))
-        for module, state in parts:
-            check_weights(module, state)
-            module.load_state_dict(state)
+            method.modules.load_state_dict(unflatten(checkpoint, "method"))
     except (RuntimeError, ValueError, TypeError) as error:  # the network's code may have changed since
         why = " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {found[-1]} do not fit the network {settings.network.name}: {why}") from None
@@ -269,42 +257,18 @@ class _Said(NamedTuple):
             raise ValueError(f"{folder} is not the folder of a run: it has no {SETTINGS}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is damaged ({type(error).__name__}: {error})") from None
-        words = [about[name] for name in ("recipe", "scale", "arm", "digest")]
-        if not isinstance(classes, list) or not all(isinstance(word, str) for word in [*classes, *words]):
-            raise ValueError(f"{path} is damaged: its names are not words")
-        if not all(type(number) is int for number in (about["k"], about["seed"], channels)):
-            raise ValueError(f"{path} is damaged: k, seed and channels are not whole numbers")
         if not sound:
             raise ValueError(f"{path} is damaged or was changed: its settings do not have the digest {stored}")
         return cls(settings, tuple(classes), channels, about, stored)
 
 
-def _check_shapes(build: Callable[[], nn.Module], weights: Any) -> None:
-    """Raise ValueError unless what ``build`` makes has the shapes of ``weights``; without memory, of which it could take all."""
-    with torch.device("meta"):
-        shapes = {name: value.shape for name, value in build().state_dict().items()}
-    for name, shape in shapes.items():
-        held = getattr(weights.get(name), "shape", None)
-        if held != shape:
-            raise ValueError(f"{name} should be {list(shape)}, it is {'missing' if held is None else list(held)}")
-
-
-def check_weights(network: nn.Module, state: Mapping[str, Any]) -> None:
-    """Raise ValueError if a weight of ``network`` is NaN in ``state``, or anything of another type, which would be cast.
-
-    Weights that are trained must be finite, too. Buffers may hold what they like.
-    """
-    weights = dict(network.named_parameters())
-    for name, own in network.state_dict().items():
-        value = state.get(name)
-        if not isinstance(value, Tensor) or not isinstance(own, Tensor):
-            continue
-        if value.dtype != own.dtype:
-            raise ValueError(f"its {name} is {str(value.dtype)[6:]}, the network's {str(own.dtype)[6:]}")
-        if name in weights and bool(value.isnan().any()):
-            raise ValueError(f"its weights {name} hold NaN")
-        if name in weights and weights[name].requires_grad and not bool(value.isfinite().all()):
-            raise ValueError(f"its weights {name} hold infinity")
+def check_shapes(expected: Mapping[Any, Any], state: Mapping[Any, Any]) -> None:
+    """Raise a ValueError unless ``state`` has the tensors of ``expected``, each in the same shape."""
+    for name in {**expected, **state}:
+        wanted, stored = (getattr(part.get(name), "shape", None) for part in (expected, state))
+        if wanted != stored:
+            words = ["missing" if shape is None else str(list(shape)) for shape in (wanted, stored)]
+            raise ValueError(f"{name} should be {words[0]}, it is {words[1]}")
 
 
 def check_trusted(network: Network, trust: Collection[str], folder: Path) -> None:
