@@ -16,7 +16,6 @@ from ...methods.registry import entries
 
 Kind = TypeVar("Kind")
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-REMOVED = {"method.adv_roles": None, "method.start": "fresh"}  # options that older runs have, and the value that remains
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
 
 
