@@ -1,8 +1,9 @@
 import multiprocessing
+import os
 
 import pytest
 
-from multimix.lab.storage import append_row, read_rows
+from multimix.lab.storage import append_row, read_rows, write_atomically
 
 
 def test_rows_come_back_in_order_with_environment_and_time(tmp_path):
@@ -59,3 +60,25 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "rows.jsonl").mkdir()
     with pytest.raises(OSError, match="cannot write .*rows.jsonl': Is a directory"):
         append_row(tmp_path / "rows.jsonl", {})
+
+
+@pytest.mark.parametrize("target", ["notes.txt", "nowhere.txt"])
+def test_rows_are_not_written_through_a_link(tmp_path, target):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "rows.jsonl").symlink_to(tmp_path / target)
+    with pytest.raises(OSError, match=r"rows\.jsonl': it is a symbolic link"):
+        append_row(tmp_path / "rows.jsonl", {"error": 1.0})
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "nowhere.txt").exists()
+
+
+def test_a_file_is_not_written_through_a_link(tmp_path):
+    """Neither the file itself, which is replaced, nor the temporary one beside it, whose name can be guessed."""
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "page.html").symlink_to(tmp_path / "notes.txt")
+    write_atomically(tmp_path / "page.html", b"new")
+    assert (tmp_path / "page.html").read_text() == "new"
+    (tmp_path / f".page.html.{os.getpid()}").symlink_to(tmp_path / "notes.txt")
+    with pytest.raises(OSError, match="it is a symbolic link"):
+        write_atomically(tmp_path / "page.html", b"newer")
+    assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -128,12 +128,36 @@ def named(path: Path) -> Iterator[None]:
         raise OSError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
+def reject_link(path: str | Path) -> None:
+    """Raise an OSError if ``path`` is a symbolic link."""
+    if Path(path).is_symlink():
+        raise OSError(f"cannot write {str(path)!r}: it is a symbolic link; delete the link, or put the file in its place")
+
+
+def no_follow(path: str | Path, flags: int) -> int:
+    """Open a file to write, unless it is a symbolic link, through which the content would leave the folder.
+
+    Args:
+        path: The file, which is created if it is missing and ``flags`` say so.
+        flags: As those of ``os.open``; the function is the ``opener`` of ``open``.
+
+    Returns:
+        The file descriptor.
+
+    Raises:
+        OSError: ``path`` is a symbolic link, or the system refuses to open it.
+    """
+    reject_link(path)
+    # The flag, where the platform has it, closes the gap between the check and the opening.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """The file all at once: whoever looks sees the old one or the new one, never half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with named(path):
         try:
-            with temporary.open("wb") as file:
+            with open(temporary, "wb", opener=no_follow) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -184,7 +208,7 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     line = (json.dumps({**whole, CHECK: digest(whole)}, ensure_ascii=False) + "\n").encode()
     with named(path):
         # One write to a file opened for appending: lines of other processes come before or after it, never inside.
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = no_follow(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             if _ends_inside_a_line(handle):
                 line = b"\n" + line  # what a crash left half stays a line of its own

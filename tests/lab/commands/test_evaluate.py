@@ -57,6 +57,16 @@ def test_what_is_known_is_not_measured_again(copied, monkeypatch, capsys):
     assert len((run / EVALUATIONS).read_text().splitlines()) == 5
 
 
+def test_evaluations_are_not_written_through_a_link(copied, tmp_path, capsys):
+    run = finished_runs(copied)[0]
+    (tmp_path / "notes.txt").write_text("")
+    (run / EVALUATIONS).unlink(missing_ok=True)
+    (run / EVALUATIONS).symlink_to(tmp_path / "notes.txt")
+    evaluated(run, "--on", "error", "--data", ".")
+    assert "evaluations.jsonl': it is a symbolic link" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "notes.txt").read_text() == ""
+
+
 def test_the_best_epoch(copied):
     run = finished_runs(copied)[2]
     (row,) = [row for row in read_rows(copied / "results.jsonl") if run.name in row["folder"]]

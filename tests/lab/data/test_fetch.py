@@ -573,20 +573,21 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(server, fetch, m
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a file that is always full")
-def test_a_disk_that_fills_up_is_one_sentence(server, fetch):
+def test_a_disk_that_fills_up_is_one_sentence(server, fetch, monkeypatch):
     fetch.root.mkdir()
-    (fetch.root / "birds.tar.gz.part").symlink_to("/dev/full")
+    (fetch.root / "birds.tar.gz.part").touch()
+    monkeypatch.setattr(module, "no_follow", lambda path, flags: os.open("/dev/full", os.O_WRONLY))
     with pytest.raises(OSError, match="cannot fetch set into .*data': No space left on device") as failure:
         fetch(offered(server, tar_of(CONTENT)))
     one_sentence(failure)
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(server, fetch, monkeypatch):
-    def forbidden(path, *arguments, **options):
+    def forbidden(path, flags):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.Path, "touch", forbidden)
+        patch.setattr(module, "no_follow", forbidden)
         with pytest.raises(OSError, match="data': Permission denied") as failure:
             fetch(offered(server, tar_of(CONTENT)))
     one_sentence(failure)
@@ -595,6 +596,18 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(server, fetch, monkeypa
     with pytest.raises(OSError, match="data': File exists"):
         fetch(offered(server, tar_of(CONTENT)))
     assert fetch.root.read_bytes() == b"a file"
+
+
+@pytest.mark.parametrize("target", ["notes.txt", "nowhere.txt"])
+def test_a_part_that_is_a_link_is_not_written_through(server, fetch, tmp_path, target):
+    (tmp_path / "notes.txt").write_bytes(b"mine")
+    fetch.root.mkdir()
+    (fetch.root / "birds.tar.gz.part").symlink_to(tmp_path / target)
+    with pytest.raises(OSError, match=r"birds\.tar\.gz\.part': it is a symbolic link"):
+        fetch(offered(server, tar_of(CONTENT)))
+    assert server.ranges == []
+    assert (tmp_path / "notes.txt").read_bytes() == b"mine"
+    assert not (tmp_path / "nowhere.txt").exists()
 
 
 def test_names_that_cannot_be_fetched(tmp_path):

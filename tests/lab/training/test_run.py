@@ -55,6 +55,16 @@ def untrained(monkeypatch):
     monkeypatch.setattr(module.Training, "run", never)
 
 
+def test_results_are_not_written_through_a_link(out, tmp_path, monkeypatch):
+    untrained(monkeypatch)
+    out.mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    (out / RESULTS).symlink_to(tmp_path / "notes.txt")
+    with pytest.raises(OSError, match=r"results\.jsonl': it is a symbolic link"):
+        train(plan("none"), data=".", out=out)
+    assert (tmp_path / "notes.txt").read_text() == ""
+
+
 def test_without_a_method_the_rows_of_the_recipe_are_planned_seed_by_seed():
     runs = plan(seeds=(3, 0))
     assert [(run.seed, run.arm, run.k) for run in runs] == [

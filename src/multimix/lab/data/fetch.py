@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 
 from ... import __version__
 from ..locks import held, holder
-from ..storage import parse_json
+from ..storage import no_follow, parse_json
 from .datasets import Source, dataset
 
 BLOCK = 1 << 18
@@ -146,7 +146,7 @@ def _download(
             raise ValueError(f"{str(path)!r} is already there, but {mismatch}: move it away to fetch it anew")
         return
     part = _part(path)
-    part.touch()
+    open(part, "ab", opener=no_follow).close()
     tries, furthest = 0, part.stat().st_size
     while part.stat().st_size < source.size:
         try:
@@ -174,7 +174,7 @@ def _receive(source: Source, part: Path, report: Callable[[int], None], opener: 
         error.close()
         answer = f"the server answers {error.code} {error.reason}"
         if error.code == 416:  # the server's file ends before ours does, so ours is no part of it
-            part.write_bytes(b"")
+            open(part, "wb", opener=no_follow).close()
         elif error.code not in TEMPORARY:
             raise OSError(f"cannot fetch {source.url}: {answer}") from error
         raise _BrokenError(answer) from error
@@ -183,13 +183,15 @@ def _receive(source: Source, part: Path, report: Callable[[int], None], opener: 
     with response:
         start = have if response.status == 206 else 0  # a server that knows no ranges sends everything again
         if start and response.headers.get("Content-Range") != f"bytes {start}-{source.size - 1}/{source.size}":
-            part.write_bytes(b"")
+            open(part, "wb", opener=no_follow).close()
             raise _BrokenError("the server sends another part than requested")
         if response.length not in (None, source.size - start):
             raise ValueError(
                 f"cannot fetch {source.url}: the server offers {start + response.length:,} bytes instead of {source.size:,}"
             )
-        with part.open("ab" if start else "wb", buffering=0) as file:  # unbuffered: every byte received is kept
+        with open(
+            part, "ab" if start else "wb", buffering=0, opener=no_follow
+        ) as file:  # unbuffered: every byte received is kept
             _copy(response, file, start, source.size, report)
 
 

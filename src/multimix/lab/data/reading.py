@@ -20,7 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ..locks import held
-from ..storage import make_folder, named, parse_json, write_atomically
+from ..storage import make_folder, named, no_follow, parse_json, write_atomically
 from .datasets import Files, Images
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ def _write_array(path: Path, samples: Iterable[Tensor | BadFile], skip_bad: bool
     with named(path):
         try:
             # Not filled through a mapping: on a full disk that would kill the process without a message.
-            with temporary.open("wb") as file:
+            with open(temporary, "wb", opener=no_follow) as file:
                 for sample in _good_samples(samples, bad, skip_bad):
                     file.write(sample.contiguous().numpy().tobytes())
                 file.flush()

@@ -22,7 +22,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ..storage import make_folder, processor
+from ..storage import make_folder, no_follow, processor
 
 EngineName = Literal["local", "ray", "slurm"]
 GROUPS = hasattr(os, "setpgrp")  # not on Windows
@@ -92,7 +92,7 @@ class Here:
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...], log: Path) -> End:
         make_folder(log.parent)
-        with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        with open(log, "a", encoding="utf-8", opener=no_follow) as file, redirect_stdout(file), redirect_stderr(file):
             try:
                 return End("done", work(*arguments))
             except Exception as error:
@@ -313,7 +313,7 @@ def _execute(content: bytes, log: Path) -> End:
 
 def _redirect_output(log: Path) -> None:
     """Both streams into the file, those of compiled code, too."""
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = no_follow(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(handle, stream)
     os.close(handle)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, get_type_hints
 
-from ..storage import make_folder, named, parse_json, write_atomically
+from ..storage import make_folder, named, no_follow, parse_json, write_atomically
 
 LAST = 10  # epochs whose median error is reported, as in the reference code
 
@@ -239,7 +239,7 @@ class _Growing:
     def __init__(self, path: Path) -> None:
         self.path = path
         with named(path):
-            self._file = path.open("ab", buffering=0)
+            self._file = open(path, "ab", buffering=0, opener=no_follow)  # noqa: SIM115  closed by close()
 
     def write(self, content: bytes) -> None:
         with named(self.path):

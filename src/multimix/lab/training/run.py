@@ -21,7 +21,7 @@ from ..locks import held, holder
 from ..recipes.base import Recipe, Scale, arm_name, arm_settings, counts_k
 from ..recipes.serialise import apply_changes, describe
 from ..recipes.settings import Data, Settings
-from ..storage import append_row, make_folder, read_rows, write_atomically
+from ..storage import append_row, make_folder, read_rows, reject_link, write_atomically
 from .checkpoint import BEST, SETTINGS, latest_checkpoint, sound_checkpoint, weights_digest
 from .log import Log, Outcome, outcome
 from .loop import Diverged, Training
@@ -124,6 +124,7 @@ def train(
     first = accelerator.is_main_process
     if first:
         make_folder(out)
+        reject_link(out / RESULTS)  # before the training, not after it
     if any(run.settings.method.traits.needs for run in runs):
         with accelerator.main_process_first():
             warmup()  # kernels are compiled once, not by every process, nor in the first epoch
