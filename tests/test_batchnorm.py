@@ -94,9 +94,15 @@ def test_frozen_layers_keep_their_statistics():
     torch.testing.assert_close(model[5].running_mean, x.mean((0, 2, 3)), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="11"):
         mm.recompute_batchnorm(model, loader(), frozen=("11",))
+    for wrong in ("1", (1,), (model[1],)):
+        with pytest.raises(TypeError, match="frozen"):
+            mm.recompute_batchnorm(model, loader(), frozen=wrong)
 
 
-@pytest.mark.parametrize("batches", [[], [samples(4), samples(4)[:, :2]]], ids=["empty", "failing"])
+BAD = {"empty": [], "failing": [samples(4), samples(4)[:, :2]], "NaN": [samples(4), samples(4) / 0 * 0]}
+
+
+@pytest.mark.parametrize("batches", BAD.values(), ids=BAD)
 def test_errors_leave_the_model_unchanged(batches):
     model = network()
     model(samples())

@@ -31,15 +31,18 @@ def recompute_batchnorm(
 
     The new statistics are the averages of the batches' means and variances, weighted by the number
     of values per channel. Only batch-norm layers run in training mode, and the model runs
-    uncompiled, without gradients. Modes and momenta do not change. In a process group, all
-    processes must call the function; the statistics are averaged over them.
+    uncompiled, without gradients. Modes and momenta do not change; ``num_batches_tracked`` becomes
+    the number of batches. In a process group, all processes must call the function, and the
+    statistics are averaged over them; if one process fails, the others wait.
 
     Args:
-        model: The model. Without batch norm, nothing happens.
+        model: The model. Without batch norm, the function returns 0.
         batches: Unmixed training samples, with the usual random flips and crops: a data loader or
             any other iterable of batches. A batch is a tensor, a tuple or list whose first element
-            is the input, or a mapping of keyword arguments.
-        frozen: Names of modules whose batch-norm layers keep their statistics.
+            is the input, or a mapping of keyword arguments. Use ``drop_last=True`` if the last
+            batch may hold one sample, which ``BatchNorm1d`` rejects.
+        frozen: Names of modules whose batch-norm layers keep their statistics. Other layers in
+            evaluation mode are recomputed, too.
         forward: Runs the model on one batch, ``forward(model, batch)``, if batches have another
             form. It must move the batch to the device of the model.
 
@@ -47,9 +50,9 @@ def recompute_batchnorm(
         The number of layers whose statistics were recomputed.
 
     Raises:
-        TypeError: If ``model`` is not a module.
-        ValueError: If ``batches`` is empty, or a name in ``frozen`` is unknown. The statistics do
-            not change then, nor if the model fails on a batch.
+        TypeError: If ``model`` is not a module, or ``frozen`` does not hold names.
+        ValueError: If ``batches`` is empty or holds NaN or infinity, or a name in ``frozen`` is
+            unknown. The statistics are restored after any error.
 
     Example::
 
@@ -67,20 +70,22 @@ def recompute_batchnorm(
         with ExitStack() as stack:
             stack.enter_context(evaluation_mode(core))
             stack.enter_context(torch.no_grad())
-            if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled
+            if "torch._dynamo" in sys.modules:  # set_stance would import the compiler
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
-            for layer in statistics:
-                stack.enter_context(layer.observed())
+            for stats in statistics:
+                stack.enter_context(stats.collecting())
             for batch in batches:
                 (forward or _forward)(core, batch)
-        is_done = [layer.finish() for layer in statistics]
-        if not any(is_done):
+        updated = [stats.finish() for stats in statistics]
+        if not any(updated):
             raise ValueError("batches must hold a batch that reaches batch norm, got none")
+        if not all(buffer.isfinite().all() for layer in layers for buffer in layer.buffers()):
+            raise ValueError("batches must hold finite samples, got NaN or infinity")
     except BaseException:
-        for layer in statistics:
-            layer.restore()
+        for stats in statistics:
+            stats.restore()
         raise
-    return sum(is_done)
+    return sum(updated)
 
 
 class _Statistics:
@@ -88,14 +93,14 @@ class _Statistics:
 
     def __init__(self, layer: _BatchNorm) -> None:
         self.layer = layer
-        self.before = [buffer.clone() for buffer in layer.buffers(recurse=False)]
+        self.saved_buffers = [buffer.clone() for buffer in layer.buffers(recurse=False)]
         mean = layer.running_mean
         assert mean is not None
         self.sums = torch.zeros(2, *mean.shape, dtype=widest_float(mean.device), device=mean.device)
         self.count = 0
 
     @contextmanager
-    def observed(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """Let the layer store the statistics of each batch, and sum them."""
         momentum = self.layer.momentum
         self.layer.reset_running_stats()
@@ -128,29 +133,31 @@ class _Statistics:
 
     def restore(self) -> None:
         """Restore the statistics from before."""
-        for buffer, values in zip(self.layer.buffers(recurse=False), self.before, strict=True):
+        for buffer, values in zip(
+            self.layer.buffers(recurse=False), self.saved_buffers, strict=True
+        ):
             buffer.copy_(values)
 
 
 def _layers(model: nn.Module, frozen: Sequence[str]) -> list[_BatchNorm]:
     """Return the batch-norm layers that have running statistics and are not frozen."""
-    if isinstance(frozen, str):
-        raise TypeError(f"frozen must be a sequence of names, got the string {frozen!r}")
-    kept = {id(layer) for name in frozen for layer in named_layer(model, name).modules()}
+    if isinstance(frozen, str) or not all(isinstance(name, str) for name in frozen):
+        raise TypeError(f"frozen must be a sequence of names, got {frozen!r}")
+    frozen_ids = {id(layer) for name in frozen for layer in named_layer(model, name).modules()}
     return [
         layer
         for layer in model.modules()
         if isinstance(layer, _BatchNorm)
         and layer.running_mean is not None
         and layer.running_var is not None
-        and id(layer) not in kept
+        and id(layer) not in frozen_ids
     ]
 
 
 def _forward(model: nn.Module, batch: Any) -> Any:
     """Run the model on the samples of a batch, on the device of its weights."""
-    weights = (*model.parameters(), *model.buffers())
-    device = weights[0].device
+    tensors = (*model.parameters(), *model.buffers())
+    device = tensors[0].device
     if isinstance(batch, Mapping):
         return model(**{name: _moved(value, device) for name, value in batch.items()})
     x = batch[0] if isinstance(batch, tuple | list) else batch

@@ -41,7 +41,7 @@ class Mix(nn.Module):
             Used in the training loop only, not in data-loader workers. Copies and pickles of this
             object do not include the model.
         output: Selects the logits in the model's result, as in :func:`multimix.mixed_forward`.
-        smoothing: Label smoothing ε. Unmixed batches are smoothed, too.
+        smoothing: Label smoothing ε. Unmixed batches are also smoothed.
         seed: Seeds a separate random stream per rank, data-loader worker and worker restart. None
             draws from torch's global CPU stream.
         uint8: Accept uint8 images and round their mixture to uint8.

@@ -72,15 +72,16 @@ class MixedOutput:
             TypeError: If ``criterion`` is not callable.
             ValueError: If ``criterion`` does not return a scalar tensor.
         """
-        if not callable(criterion):
-            name = type(criterion).__name__
-            raise TypeError(f"criterion must be a function of logits and target, got {name}")
+        if not callable(criterion) or isinstance(criterion, type):
+            name = getattr(criterion, "__name__", type(criterion).__name__)
+            hint = f": write {name}()" if isinstance(criterion, type) else ""
+            raise TypeError(f"criterion must be a function of logits and target, got {name}{hint}")
         self._loss_called = True
 
         def checked(logits: Tensor, target: Tensor) -> Tensor:
             return check_scalar(criterion(logits, target))
 
-        # The loss of an unmixed batch has no method-specific terms.
+        # Unmixed batches get no added terms, not even the clean loss.
         if self._method is None:
             return self._mixed.share * checked(self._mixed.logits, self._mixed.target)
         return self._method.loss(self._mixed, checked)
@@ -362,6 +363,7 @@ def _mixed_target(batch: Batch, plan: Plan, logits: Tensor) -> Tensor:
     if logits.shape != target.shape:
         raise ValueError(
             f"logits and target must have the same shape, got {list(logits.shape)} and "
-            f"{list(target.shape)}; for other losses use run_plan and plan.mix_target"
+            f"{list(target.shape)}: pass y.long() for class indices; for other losses use "
+            "multimix.plans.run_plan and plan.mix_target"
         )
     return target

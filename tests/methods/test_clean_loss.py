@@ -95,3 +95,20 @@ def test_regmixup():
     expected = cross_entropy(model(x), Y) + 2 * cross_entropy(model(plan.mix(x)), plan.mix_target(Y, CLASSES))
     out = mm.mixed_forward(model, mm.InputMixup(alpha=20.0, clean_weight=0.5), x, Y, generator=seeded(3))
     torch.testing.assert_close(2 * out.loss(), expected)
+
+
+def test_a_function_as_model_has_a_clean_loss():
+    model, x = Counting("cutmix"), samples("cutmix")
+    method = mm.CutMix(k=2, clean_weight=WEIGHT)
+    expected = mm.mixed_forward(model, method, x, Y, generator=seeded(2)).loss()
+    torch.testing.assert_close(mm.mixed_forward(lambda z: model(z), method, x, Y, generator=seeded(2)).loss(), expected)
+
+
+def test_inputs_without_those_of_the_base_class_raise():
+    class Forgets(mm.CutMix):
+        def inputs(self, batch):
+            return {}
+
+    out = mm.mixed_forward(Counting("cutmix"), Forgets(clean_weight=WEIGHT), samples("cutmix"), Y)
+    with pytest.raises(RuntimeError, match=r"super\(\).inputs"):
+        out.loss()

@@ -146,7 +146,8 @@ def clean_pass(
 
 def clean_logits(model: nn.Module, x: Tensor, output: Output | None = None) -> Tensor:
     """Return the logits of the clean batch, in the model's mode and with their graph."""
-    core = model if isinstance(model, nn.DataParallel) else unwrapped(model)[0]
+    is_wrapper = isinstance(model, nn.Module) and not isinstance(model, nn.DataParallel)
+    core = unwrapped(model)[0] if is_wrapper else model
     return _logits(core, x, output, keep_graph=torch.is_grad_enabled())
 
 
@@ -159,7 +160,8 @@ def _logits(
     pool: int | None = None,
 ) -> Tensor:
     model: Any = core
-    if keep_graph and "torch._dynamo" in sys.modules:
+    is_module = isinstance(core, nn.Module)
+    if keep_graph and is_module and "torch._dynamo" in sys.modules:
         model = partial(_with_copied_buffers, core)
     what = f"{len(x)} clean samples"
     if pool is None:

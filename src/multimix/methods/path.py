@@ -32,7 +32,8 @@ class PathMethod(Method):
     """A method with K interpolations.
 
     The loss is the mean over the K·B mixed rows plus ``clean_weight`` times the loss of the B
-    unmixed samples, which is computed once per batch, for any K (RegMixup).
+    unmixed samples, which is computed once per batch, for any K (RegMixup). Batches that stay
+    unmixed because of ``p`` get no further term.
 
     Args:
         k: Number of interpolations per sample.
@@ -124,13 +125,16 @@ class PathMethod(Method):
         Returns:
             A scalar.
         """
+        if "clean_logits" not in batch.given:
+            name = type(self).__name__
+            raise RuntimeError(f"{name}.inputs must include the result of super().inputs(batch)")
         logits = batch.given["clean_logits"]
         return criterion(logits, batch.target_rows(logits.shape[-1]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanLossMethod(PathMethod):
-    """Base class of methods whose authors scale the clean loss on its own.
+    """Base class of methods whose authors give the clean loss its own scale.
 
     Args:
         k: Number of interpolations per sample.
@@ -213,7 +217,7 @@ class PairMethod(PathMethod):
         return checked_partner(partner, len(x))
 
     def draw_path(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draw λ for a caller that passes none.
+        """Draw λ if the caller passes none.
 
         Args:
             x: ``[B, …]`` samples.

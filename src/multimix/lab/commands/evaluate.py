@@ -29,7 +29,7 @@ def evaluate(
     whole: Annotated[bool, option("All samples of the part, also if training looked at fewer.")] = False,
     batchnorm: Annotated[
         tuple[Literal["as_trained", "recomputed", "unaugmented"], ...],
-        option("Batch-norm statistics: of the training; recomputed from unmixed training samples, augmented or not.", "WAY …"),
+        option("Batch-norm statistics: as_trained, recomputed (unmixed training samples, augmented) or unaugmented.", "WAY …"),
     ] = ("as_trained",),
     bins: Annotated[int, option("Calibration: bins of confidence.", "M")] = 10,
     corruptions: Annotated[tuple[str, ...], option("Corruption: which.", "NAME …", default="all")] = (),
