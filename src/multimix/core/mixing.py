@@ -101,7 +101,9 @@ def memory_format(z: Tensor) -> torch.memory_format:
     Returns:
         Channels-last (2-D or 3-D) if ``z`` is stored so, otherwise contiguous.
     """
-    if is_transformed(z) or z.is_contiguous():  # vmap cannot query the layout
+    if not torch.compiler.is_compiling() and is_transformed(z):
+        return torch.contiguous_format  # vmap cannot query the layout
+    if z.is_contiguous():
         return torch.contiguous_format
     if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
         return torch.channels_last

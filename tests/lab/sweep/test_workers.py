@@ -146,11 +146,6 @@ def test_what_cannot_be_sent_to_a_process_fails_alone(tmp_path):
     assert failure.reason.startswith("its process could not be started: ")
 
 
-def test_finished_is_what_train_takes_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "read_rows", lambda path, note: [{**run_of().key(), "outcome": {"last": 1.0}}])
-    assert unfinished([run_of()], tmp_path) == [run_of()], "a row of another version does not count"
-
-
 def test_retry_is_checked(tmp_path):
     with pytest.raises(ValueError, match=r"^retry must be at least 0, got -1$"):
         train_runs([], data=DATA, out=tmp_path, retry=-1)
