@@ -19,7 +19,20 @@ from ..core.checks import nearest
 from ..core.sampling import rank
 from .terminal import printable
 
-LAB_PACKAGES = ("tyro", "rich", "matplotlib", "PIL", "scipy", "sklearn", "accelerate", "safetensors", "filelock")
+LAB_PACKAGES = (
+    "tyro",
+    "rich",
+    "matplotlib",
+    "pandas",
+    "jinja2",
+    "markupsafe",
+    "PIL",
+    "scipy",
+    "sklearn",
+    "accelerate",
+    "safetensors",
+    "filelock",
+)
 
 # Every command with a line about it, grouped by what somebody wants.
 GROUPS: Mapping[str, Mapping[str, str]] = {

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TRUE_BOX, PREDICTED_BOX = 0, 1
+SAMPLES = "samples.npz"  # file in the folder of a run
 
 
 def _no_boxes() -> NDArray[np.float64]:

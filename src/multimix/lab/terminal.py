@@ -82,3 +82,12 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def counted(count: int, thing: str, plural: str = "s") -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "run"), counted(3, "run"), counted(1200, "batch", "es")
+    ('1 run', '3 runs', '1,200 batches')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else plural}"

@@ -1,0 +1,198 @@
+"""Self-contained HTML pages from a list of sections: one template, light and dark, no requests."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from .style import ON_PAGE
+from .tables import Table
+
+LONG_CELL = 40  # characters; longer cells are folded
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A paragraph that stands out."""
+
+    text: str
+    kind: ClassVar[str] = "finding"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A title inside a section."""
+
+    text: str
+    kind: ClassVar[str] = "heading"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text whose line breaks count, such as a command."""
+
+    text: str
+    kind: ClassVar[str] = "code"
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Sentences in small print."""
+
+    sentences: Sequence[str]
+    kind: ClassVar[str] = "notes"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values in two columns."""
+
+    values: Mapping[str, Any]
+    kind: ClassVar[str] = "facts"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG drawing or a PNG image.
+
+    Args:
+        content: The file's bytes.
+        alt: What it shows, in words.
+        caption: Text below it.
+    """
+
+    content: bytes
+    alt: str
+    caption: str = ""
+    kind: ClassVar[str] = "picture"
+
+    @property
+    def svg(self) -> Markup | None:
+        """The drawing as inline SVG with the page's font and colors, None for a PNG image."""
+        return None if self.content.startswith(b"\x89PNG") else _inline_svg(self.content, self.alt)
+
+    @property
+    def base64(self) -> str:
+        """The image's bytes in base64."""
+        return base64.b64encode(self.content).decode()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Pictures side by side where they fit."""
+
+    pictures: Sequence[Picture]
+    kind: ClassVar[str] = "beside"
+
+
+@dataclass(frozen=True)
+class Html:
+    """Trusted HTML from a file of this package."""
+
+    text: str
+    kind: ClassVar[str] = "html"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A folded part of a page with a title that links can target.
+
+    Args:
+        title: Its title.
+        blocks: Its content; empty blocks and None are left out, and so is an empty section.
+        unfolded: Whether the page shows it at once.
+    """
+
+    title: str
+    blocks: "Iterable[Block | None]"
+    unfolded: bool = False
+    kind: ClassVar[str] = "section"
+
+    @property
+    def content(self) -> "list[Block]":
+        """The blocks that show something."""
+        return _shown(self.blocks)
+
+    @property
+    def anchor(self) -> str:
+        """The target of links."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+Block = str | Finding | Heading | Code | Notes | Facts | Picture | Beside | Html | Section | Table
+
+
+def render_page(
+    title: str,
+    lead: str,
+    blocks: Iterable[Block | None],
+    *,
+    headline: str = "",
+    figure: Picture | None = None,
+    template: str = "page.html",
+    **values: Any,
+) -> str:
+    """Return a complete HTML document.
+
+    Args:
+        title: Title.
+        lead: A paragraph below the headline.
+        blocks: The content; most of it sections.
+        headline: One sentence that answers the page's question.
+        figure: What the headline says, as a figure beside it.
+        template: File in ``templates``.
+        **values: More variables of the template.
+    """
+    environment = Environment(
+        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style = (files(__package__) / "templates" / "page.css").read_text(encoding="utf-8")
+    variables: dict[str, Any] = {"title": title, "lead": lead, "headline": headline, "figure": figure, "long": LONG_CELL}
+    variables |= {"blocks": _shown(blocks), "style": Markup(style)}
+    return environment.get_template(template).render(**variables, **values)
+
+
+def _shown(blocks: "Iterable[Block | None]") -> "list[Any]":
+    """Leave out what is empty, and turn tables with one row into facts."""
+    shown: list[Any] = []
+    for block in blocks:
+        if isinstance(block, Table):
+            shown += _table(block)
+        elif isinstance(block, Section):
+            content = block.content
+            shown += [Section(block.title, content, block.unfolded)] if content else []
+        elif isinstance(block, Notes | Facts | Beside | str):
+            values = {Notes: "sentences", Facts: "values", Beside: "pictures"}.get(type(block))
+            shown += [block] if (getattr(block, values) if values else block) else []
+        elif block is not None:
+            shown.append(block)
+    return shown
+
+
+def _table(table: Table) -> "list[Any]":
+    table = table.without_empty_columns()
+    rows = table.rows
+    if not rows or len(table.heads) < 2:
+        return []
+    notes = [Notes(table.notes)] if table.notes else []
+    if len(rows) == 1:
+        return [Facts(dict(zip([table.heads[0] or "name", *table.heads[1:]], rows[0], strict=True))), *notes]
+    return [table, *notes]
+
+
+def _inline_svg(svg: bytes, alt: str) -> Markup:
+    text = svg.decode()
+    text = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.S)
+    # Some versions of matplotlib write font: SIZE FAMILY, others both separately.
+    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" ?font-family: [^;\"]*;?", "", text))
+    text = re.sub("|".join(ON_PAGE), lambda match: ON_PAGE[match[0]], text)
+    # Names in two figures of one page must differ.
+    prefix = hashlib.sha256(svg).hexdigest()[:8]
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return Markup(text.replace("<svg ", str(Markup('<svg role="img" aria-label="{}" ').format(alt)), 1))

@@ -1,0 +1,1 @@
+"""One module per page; each lists the sections of its page."""

@@ -1,0 +1,255 @@
+"""The page of a recipe at a scale: results, findings, curves, cost, evaluations, settings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...evaluation.cache import PICTURES, collect_runs, unequal_evaluations
+from ...evaluation.names import MEASURES, measure_of
+from ...images import SAMPLES, read_image_grid
+from ...recipes import RECIPES
+from ...recipes.base import Recipe
+from ...storage import write_files
+from ...sweep.plan import Entry, Equal, groups, read_plan
+from ...terminal import counted, note
+from ..comparison import at_equal_budgets, comparable_groups
+from ..exhibits import exhibit_table, fill
+from ..figures import image_grid
+from ..frame import SCALE_LABELS, Rows, Study, studies
+from ..page import Beside, Block, Code, Facts, Finding, Heading, Notes, Picture, Section, render_page
+from ..paper import EXHIBITS
+from ..sentences import findings, headline, k_headline, warnings
+from ..study_figures import Drawn, budget_figures, study_figures
+from ..study_tables import budget_tables, comparison_table, confusion_table, evaluation_table, k_table, results_table, run_table
+from ..style import svg
+from ..tables import EMPTY, Table
+
+MAX_UNFOLDED_ROWS = 12
+CURVE_FIGURES = ("dots", "error", "loss", "gradient", "k", "time")
+
+
+class Report(NamedTuple):
+    """A page and the files beside it."""
+
+    page: Path
+    files: list[Path]
+
+
+class Costs(NamedTuple):
+    """Tables and figures of budgets."""
+
+    tables: Sequence[Table] = ()
+    figures: Mapping[str, Drawn] = {}
+
+
+def write_recipe_pages(places: Sequence[str | Path], *, out: str | Path, recipes: Mapping[str, Recipe] = RECIPES) -> list[Report]:
+    """Write a page, figures, and tables for every recipe and scale with finished runs.
+
+    Args:
+        places: Folders of results or of single runs.
+        out: Folder of the pages.
+        recipes: Known recipes by name.
+    """
+    rows = collect_runs(places, note)
+    if not rows:
+        raise ValueError(f"there are no finished runs in {', '.join(map(str, places))}; multimix train makes some")
+    command = " ".join(["multimix report", *(Path(place).name or str(place) for place in places)])
+    reports = []
+    for study in studies(rows, recipes):
+        html, files = recipe_page(study, rows, places, command)
+        name = f"{study.recipe.name}-{study.scale}"
+        (page,) = write_files(Path(out), {f"{name}.html": html.encode()})
+        reports.append(Report(page, write_files(Path(out) / name, files)))
+    return reports
+
+
+def recipe_page(study: Study, rows: Rows, places: Sequence[str | Path], command: str) -> tuple[str, dict[str, bytes]]:
+    """Return the page of a study, and its figures and tables as files.
+
+    Args:
+        study: The study.
+        rows: Stored rows of all studies, for sweeps and the paper's exhibits.
+        places: Where the rows came from.
+        command: The command that made the page.
+    """
+    costs, figures = sweep_costs(study, rows, places), study_figures(study)
+    if any(name.endswith("-k") for name in costs.figures):
+        figures.pop("k", None)  # the same with all budgets
+    results = results_table(study)
+    pictures = [_picture(figures[name]) for name in CURVE_FIGURES if name in figures]
+    samples = list(sample_grids(study))
+    blocks: list[Block | None] = [
+        *warnings(study, unequal_evaluations(study.rows)),
+        Section("Results", _results(study), unfolded=len(study.trained) <= MAX_UNFOLDED_ROWS),
+        Section("Findings", map(Finding, findings(study))),
+        Section("Does K > 1 help?", [k_table(study)]),
+        Section("Comparisons", [comparison_table(study)]),
+        *_beside_the_paper(study, rows),
+        Section("Curves", [Beside(pictures[1:])]),
+        *(Section(f"Cost: {_short_title(table)}", [table]) for table in costs.tables),
+        Section("Cost in figures", [Beside(list(map(_picture, costs.figures.values())))]),
+        *evaluation_sections(study, figures),
+        Section("Mixed samples", [Beside(samples)]),
+        Section("Runs", [run_table(study)]),
+        Section("Settings", setting_blocks(study)),
+        Section("How it was made", [environment_facts(study), "From the files of the runs alone, by", Code(command)]),
+    ]
+    page = render_page(study.recipe.title, _lead(study), blocks, headline=headline(study), figure=next(iter(pictures), None))
+    files = {name: content for drawn in (*figures.values(), *costs.figures.values()) for name, content in drawn.files.items()}
+    files |= {"table.md": results.markdown().encode(), "table.csv": results.csv().encode()}
+    for i, table in enumerate(costs.tables, start=1):
+        files |= {f"cost-{i}.md": table.markdown().encode(), f"cost-{i}.csv": table.csv().encode()}
+    return page, files | {f"samples-{i}.svg": picture.content for i, picture in enumerate(samples, start=1)}
+
+
+def _lead(study: Study) -> str:
+    seeds = ", ".join(map(str, sorted({seed for group in study.trained for seed in group.seeds})))
+    runs, ways = counted(len(study.rows), "run"), counted(len(study.trained), "way")
+    lead = f"{runs}: {ways} of training, seeds {seeds}; {SCALE_LABELS[study.scale]}. {study.recipe.about}"
+    if (answer := k_headline(study)) is not None:
+        lead += f" {answer}"
+    if marks := " ".join(study.marks().values()):
+        lead += f" {marks}: see the notes below the table of results."
+    return lead
+
+
+def _results(study: Study) -> Iterator[Block]:
+    yield results_table(study._replace(groups=tuple(study.trained)))
+    missing = ", ".join(study.label(group) for group in study.groups if not len(group.runs))
+    yield Notes([f"not trained here, though the recipe has it: {missing}"] if missing else [])
+
+
+def sweep_costs(study: Study, rows: Rows, places: Sequence[str | Path]) -> Costs:
+    """Return the budgets of sweeps among the places, or else of groups that differ by method and K.
+
+    Args:
+        study: The study.
+        rows: Stored rows.
+        places: Folders that may hold the plans of sweeps.
+    """
+    recipe, scale = study.recipe, study.scale
+    for place in places:
+        own = [one for one in groups(read_plan(place, note)) if (one.recipe, one.scale) == (recipe.name, scale)]
+        tables: list[Table] = []
+        figures: dict[str, Drawn] = {}
+        for one in own:
+            budgets = at_equal_budgets(recipe, scale, rows, one.runs)
+            changed = ", ".join(f"{field} = {value}" for field, value in one.changes.items())
+            tables += budget_tables(budgets, changed)
+            figures |= budget_figures(budgets, changed, one.stem)
+        if tables:
+            return Costs(tables, figures)
+    compared = comparable_groups(study)
+    if len(compared) < 2:
+        return Costs()
+    entries = [Entry("steps", group.arm, group.k, seed, group.digest) for group in compared for seed in group.seeds]
+    budgets = at_equal_budgets(recipe, scale, rows, entries)
+    keys = {group.key for group in compared}
+    others = ", ".join(study.label(group) for group in study.trained if group.key not in keys)
+    if others:
+        text = f"left out, since more than method and K differ: {others}"
+        equal: Equal = "steps"
+        budgets[equal] = budgets[equal]._replace(notes=(*budgets[equal].notes, text))
+    return Costs(budget_tables(budgets), budget_figures(budgets, stem="cost"))
+
+
+def _short_title(table: Table) -> str:
+    """Return what a title says beside the recipe: "equal steps"."""
+    return table.title.rpartition(" (")[0].rpartition(", ")[2]
+
+
+def _picture(drawn: Drawn) -> Picture:
+    return Picture(drawn.svg, drawn.caption, drawn.caption)
+
+
+def _beside_the_paper(study: Study, rows: Rows) -> Iterator[Section]:
+    for exhibit in EXHIBITS:
+        filled = fill(exhibit.part(study.recipe.name), study.scale, rows)
+        if filled.any_values:
+            yield Section(f"Beside the paper: {exhibit.label}", [exhibit_table(filled)])
+
+
+def evaluation_sections(study: Study, figures: Mapping[str, Drawn]) -> Iterator[Section]:
+    """Yield a section per evaluation: its table, its figure, its pictures.
+
+    Args:
+        study: The study.
+        figures: Figures by name.
+    """
+    keys = dict.fromkeys(key for row in study.rows for key in row.get("evaluations", {}))
+    for key in sorted(keys, key=lambda key: key not in ("calibration", "error")):
+        measure = measure_of(key)
+        if measure not in MEASURES:
+            continue
+        drawn = {"calibration": "reliability"}.get(key, key)
+        blocks: list[Block | None] = [_picture(figures[drawn])] if drawn in figures else []
+        if key == "error":
+            blocks += [confusion_table(study)]
+        title = "Transfer to birds" if measure == "transfer" else measure.replace("_", " ").capitalize()
+        title = "Classes" if key == "error" else key.replace(measure, title)
+        title = title.replace("@best", " (best epoch)").replace("[", " (").replace("]", ")")
+        yield Section(title, [evaluation_table(study, key), *blocks, *_evaluation_pictures(study, key)])
+
+
+def _evaluation_pictures(study: Study, key: str) -> Iterator[Block]:
+    """Yield the pictures that the first run of every group stored beside an evaluation."""
+    for group in study.trained:
+        places = [Path(row["place"]) / PICTURES / key for row in group.rows if key in row.get("evaluations", {})]
+        files = (file for place in places for file in sorted(place.glob("*.npz")))
+        grid = next((grid for file in files if (grid := read_image_grid(file)) is not None), None)
+        if grid is not None:
+            yield Heading(study.label(group))
+            yield Picture(svg(image_grid(grid)), f"{study.label(group)}: {grid.caption}", grid.caption)
+
+
+def sample_grids(study: Study) -> Iterator[Picture]:
+    """Yield the mixed samples that the first run of every group stored.
+
+    Args:
+        study: The study.
+    """
+    for group in study.trained:
+        found = ((seed, read_image_grid(Path(group.runs.loc[seed]["row"]["place"]) / SAMPLES)) for seed in group.seeds)
+        seed, grid = next(((seed, grid) for seed, grid in found if grid is not None), (0, None))
+        if grid is not None:
+            caption = f"{study.label(group)}, seed {seed}: {grid.caption}"
+            yield Picture(svg(image_grid(grid)), caption, caption)
+
+
+def setting_blocks(study: Study) -> Iterator[Block]:
+    """Yield the settings that all groups share, and those of each group.
+
+    Args:
+        study: The study.
+    """
+    given = {study.label(group): group.rows[0]["settings"] for group in study.trained}
+    first = next(iter(given.values()))
+    shared = {key: value for key, value in first.items() if all(own.get(key, EMPTY) == value for own in given.values())}
+    others = list(dict.fromkeys(key for own in given.values() for key in own if key not in shared))
+    yield Facts({key: _text(value) for key, value in shared.items()})
+    if others:
+        yield Heading("Differences")
+        yield Facts(
+            {
+                label: "; ".join(f"{key} = {_text(own[key])}" for key in others if own.get(key) is not None)
+                for label, own in given.items()
+            }
+        )
+
+
+def environment_facts(study: Study) -> Facts:
+    """Return what the runs were made with; differing values are all named.
+
+    Args:
+        study: The study.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for row in study.rows:
+        known = {**row["environment"], "device": row["device"], "processes": row["processes"]}
+        for key, value in known.items():
+            values.setdefault(key, {})[str(value)] = None
+    return Facts({key: ", ".join(own) for key, own in values.items()})
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
