@@ -115,11 +115,6 @@ class Section:
     kind: ClassVar[str] = "section"
 
     @property
-    def content(self) -> "list[Block]":
-        """The blocks that show something."""
-        return _shown(self.blocks)
-
-    @property
     def anchor(self) -> str:
         """The target of links."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
@@ -165,7 +160,7 @@ def _shown(blocks: "Iterable[Block | None]") -> "list[Any]":
         if isinstance(block, Table):
             shown += _table(block)
         elif isinstance(block, Section):
-            content = block.content
+            content = _shown(block.blocks)
             shown += [Section(block.title, content, block.unfolded)] if content else []
         elif isinstance(block, Notes | Facts | Beside | str):
             values = {Notes: "sentences", Facts: "values", Beside: "pictures"}.get(type(block))
