@@ -79,7 +79,7 @@ CORE_TESTS = tests/core tests/geometry tests/methods/test_laws.py tests/methods/
     $(filter-out %/test_cards.py %/test_package.py %/test_readme.py %/test_site.py %/test_soak.py, $(wildcard tests/test_*.py))
 
 clean:
-	rm -rf $(VENV) build dist site multimix-demo multimix-digits multimix-look multimix-points multimix-runs multimix-variance
+	rm -rf $(VENV) build dist site multimix-demo multimix-look multimix-report multimix-runs multimix-variance
 
 $(VENV)/.lab: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from multimix.lab.results.figures.style import COLOURS, GREY, LINE, SOFT, png
+from multimix.lab.report.style import COLORS, GREY, LINE, SOFT, png
 
 if TYPE_CHECKING:
     from goals import Line
@@ -15,7 +15,7 @@ def goals_figure(lines: "list[Line]") -> bytes:
     sheet = Figure(figsize=(7.5, 1 + 0.24 * len(lines)), layout="constrained")
     axes: Any = sheet.subplots()
     for row, line in enumerate(reversed(lines)):
-        axes.barh(row, line.distance - 1, left=1, color=COLOURS[0] if line.is_met else COLOURS[1], height=0.7, zorder=3)
+        axes.barh(row, line.distance - 1, left=1, color=COLORS[0] if line.is_met else COLORS[1], height=0.7, zorder=3)
     axes.set_yticks(range(len(lines)), [line.what.replace("`", "") for line in reversed(lines)], fontsize=7)
     axes.set_xscale("log")
     ticks = [0.25, 0.5, 1, 2, 4, 10, 100, 1000]

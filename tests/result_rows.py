@@ -19,7 +19,7 @@ BASE = Settings(
     augment=Augmentation(flip=True),
 )
 ROWS = (("none", 1, 23.53), ("mixup", 1, 22.49), ("mixup", 5), ("puzzlemix", 5, 19.19))
-PAPER = {}  # what a made-up paper reports, by recipe, arm and K; tests/lab/results/conftest.py shows it to the tests
+PAPER = {}  # what a made-up paper reports, by recipe, arm and K; tests/lab/report/conftest.py shows it to the tests
 ENVIRONMENT = {"commit": "abc1234", "torch": "2.13.0", "threads": "2"}
 
 

@@ -36,7 +36,7 @@ from leftovers import folder_of, kept  # noqa: E402
 from multimix.methods.base import descriptions  # noqa: E402
 from multimix.methods.registry import entry  # noqa: E402
 
-POINTS = "multimix.lab.recipes.shapes_pointnet"
+POINTS = "multimix.lab.recipes.points"
 SHORT = {"epochs": "2"}
 # The layers and options that the network of the tests has; others take what their recipe says.
 CHANGES = {"alignmixup": {"method.layers": '["stage1"]'}, "recursivemix": {"method.keep": "random"}}
@@ -218,10 +218,10 @@ def sweep(runs, out, note):
     arms = (("none", 1), ("mixup", 1), ("mixup", 3))
     few = [{"method": method, "k": k, "seeds": seeds[:-2], "changes": changes} for method, k in arms]
     start = time.monotonic()
-    ended = the_server().train(folder, *few, module="multimix.lab.recipes.digits_smallnet") if len(seeds) > 2 else None
+    ended = the_server().train(folder, *few, module="multimix.lab.recipes.digits") if len(seeds) > 2 else None
     timed["forked"] = time.monotonic() - start
     note(f"sweep, forked: {timed['forked']:.0f} s {ended.error if ended else ''}")
-    chosen = ["digits_smallnet", "--scale", "smoke", "--methods", "none", "mixup", "--ks", "1", "3", "--seeds", *map(str, seeds)]
+    chosen = ["digits", "--scale", "smoke", "--methods", "none", "mixup", "--ks", "1", "3", "--seeds", *map(str, seeds)]
     command = ["sweep", *chosen, "--set", *(f"{name}={value}" for name, value in changes.items()), "--out", str(folder)]
     commands = {"train": command, "again": command, "report": ["report", str(folder), "--out", str(out / "report")]}
     for name, arguments in commands.items():

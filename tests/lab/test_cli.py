@@ -86,8 +86,8 @@ def test_every_option_of_points_arrives(monkeypatch, capsys):
     assert cli.main(["points", "--seeds", "3", "--ks", "2", "4", "--quick", "--rebuild", "--out", "there"]) == 2
     assert cli.main(["points"]) == 2
     assert seen == [
-        ("points", "shapes_pointnet", "True", "('sagemix',)", "(2, 4)", "3", "True", "there"),
-        ("points", "shapes_pointnet", "False", "('sagemix',)", "(1, 5)", "None", "False", "multimix-points"),
+        ("points", "points", "True", "('sagemix',)", "(2, 4)", "3", "True", "there"),
+        ("points", "points", "False", "('sagemix',)", "(1, 5)", "None", "False", "multimix-points"),
     ]
 
 
@@ -194,10 +194,10 @@ def test_an_unknown_command_is_one_sentence(capsys):
 
 
 def test_names_of_other_libraries_lead_to_ours(capsys):
-    assert cli.main(["train", "digits_smallnet", "--scale", "smoke", "--lr", "0.1"]) == 2
+    assert cli.main(["train", "digits", "--scale", "smoke", "--lr", "0.1"]) == 2
     assert capsys.readouterr().err.startswith("no option or field 'lr' (here it is --schedule.rate); ")
-    known = describe(RECIPES["digits_smallnet"].settings("smoke"))
-    method = describe(replace(RECIPES["digits_smallnet"].settings("smoke"), method=multimix.CutMix()))
+    known = describe(RECIPES["digits"].settings("smoke"))
+    method = describe(replace(RECIPES["digits"].settings("smoke"), method=multimix.CutMix()))
     assert set(cli.ELSEWHERE.values()) <= {*known, *method}
 
 

@@ -34,10 +34,10 @@ def run(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "armed", raising=False)
     out = tmp_path / "runs"
     assert (
-        main(["train", "digits_smallnet", "--scale", "smoke", "--method", "none", "--out", str(out), "--running.device", "cpu"])
+        main(["train", "digits", "--scale", "smoke", "--method", "none", "--out", str(out), "--running.device", "cpu"])
         == 0
     )
-    (folder,) = (out / "digits_smallnet" / "smoke").glob("none-*")
+    (folder,) = (out / "digits" / "smoke").glob("none-*")
     return folder
 
 
@@ -55,7 +55,7 @@ def test_a_network_of_our_own_needs_no_trust(run):
     assert load_run(run).settings.network.name == "multimix.lab.nets.smallnet:SmallNet"
 
 
-@pytest.mark.parametrize("command", [["evaluate", "--on", "error"], ["transfer"]])
+@pytest.mark.parametrize("command", [["evaluate", "--on", "error"], ["evaluate", "--on", "transfer"]])
 def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys, command):
     rename(run, "armed:Net")
     name, *rest = command
@@ -97,10 +97,9 @@ def test_timm_with_numbers_or_with_trust_is_asked(run, options, trust):
         load_run(run, trust=trust)
 
 
-def test_a_report_of_it_runs_nothing(run, tmp_path, capsys):
+def test_a_report_of_it_runs_nothing(run, tmp_path):
     rename(run, "os:system", ["command=touch ran"])
-    main(["report", str(run.parents[2]), "--out", str(tmp_path / "report"), "--data", str(tmp_path)])
-    assert "--trust os:system" in capsys.readouterr().err
+    assert main(["report", str(run.parents[2]), "--out", str(tmp_path / "report")]) == 0
     assert not (tmp_path / "ran").exists()
 
 

@@ -39,23 +39,18 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "look and learn": {
         "look": "the K steps of every method on two pictures, with a slider",
         "demo": "a noisy spiral without mixup, with mixup, with multi-mix",
-        "digits": "every method, K = 1 and 5, on small real images",
-        "points": "SageMix, K = 1 and 5, on clouds of points",
         "variance": "how the gradient's variance falls with K",
-        "list": "recipes, methods, networks, data sets by name",
+        "list": "recipes, methods, networks, data sets, exhibits by name",
     },
     "train and compare": {
         "compare": "which mixing is best for a folder of your own pictures",
         "train": "a recipe's networks, or one method, any setting changed",
         "sweep": "methods × K × seeds at equal steps, samples or compute",
         "evaluate": "errors, calibration, robustness … of trained networks",
-        "transfer": "trained networks moved to birds",
-        "report": "one page of finished runs",
+        "report": "pages, tables and figures of finished runs",
     },
     "the paper": {
         "reproduce": "all of its tables and figures, on one page",
-        "table": "one of its tables beside ours",
-        "figure": "one of its figures from our runs",
     },
     "data": {"data": "download a data set, or check a folder"},
 }

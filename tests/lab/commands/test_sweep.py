@@ -1,23 +1,20 @@
 """The command in this process: what it plans is kept, trained, compared and written, and what failed is told at the end."""
 
-import csv
 from pathlib import Path
 
 import pytest
 
+from multimix.lab.cli import main
 from multimix.lab.commands.sweep import sweep as command
-from multimix.lab.recipes import RECIPES
-from multimix.lab.results.figures import recipe as figures
-from multimix.lab.results.sweep_tables import sweeps
+from multimix.lab.recipes import RECIPES, recipe
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import costs, workers
 from multimix.lab.sweep.costs import Measured
-from multimix.lab.sweep.plan import Stored, groups, plan_sweep, read_plan, store_plan
+from multimix.lab.sweep.plan import Stored, groups, plan_sweep, read_plan, store_plan, trainable_arms
 from multimix.lab.sweep.workers import Failure
 from multimix.lab.training.run import RESULTS, train
+from multimix.methods.registry import entries
 from trial import RECIPE
-
-TRIAL = {RECIPE.name: RECIPE}
 
 
 @pytest.fixture
@@ -38,9 +35,6 @@ def here(monkeypatch):
 
     monkeypatch.setattr(workers, "train_runs", trained)
     monkeypatch.setattr(
-        figures, "budget_figures", lambda found, words, stem: {f"{stem}-k.png": words.encode()}
-    )  # which takes seconds
-    monkeypatch.setattr(
         costs, "measure_costs", lambda base, runs, **how: Measured({(run.arm, run.k): run.k * 1.5 for run in runs}, {})
     )
     return fails
@@ -51,26 +45,19 @@ def sweep(out, **options):
     command("trial", **given)
 
 
-def test_tables_figures_and_the_plan_are_written(out, here, capsys):
+def test_tables_are_printed_and_the_plan_is_stored(out, here, capsys):
     sweep(out, equal=("steps", "samples"), seeds=(0,))
-    folder = out / "trial" / "smoke"
-    names = {path.name for path in folder.iterdir() if path.is_file()}
-    assert names == {"sweep.md", "sweep.csv", "sweep-k.png"}
     rows = read_rows(out / RESULTS)
     assert len(rows) == 4, "3 arms at equal steps, one more at equal samples"
     (plan,) = read_plan(out)
     assert {(run.arm, run.k, run.seed, run.digest) for run in plan.runs} == {
         tuple(row[n] for n in ("arm", "k", "seed", "digest")) for row in rows
     }
-    records = list(csv.DictReader((folder / "sweep.csv").read_text().splitlines()))
-    assert [(one["equal"], one["arm"], one["k"], one["epochs"]) for one in records] == [
-        ("steps", "none", "1", "3.0"), ("steps", "mixup", "1", "3.0"), ("steps", "mixup", "3", "3.0"),
-        ("samples", "none", "1", "3.0"), ("samples", "mixup", "1", "3.0"), ("samples", "mixup", "3", "1.0"),
-    ]  # fmt: skip
-    told = capsys.readouterr()
-    assert "Trial, smoke scale: 4 runs, at equal steps, samples" in told.err
-    assert "equal samples" in told.out
-    assert f"wrote {folder / 'sweep.md'}" in told.out.replace("\n", "")
+    captured = capsys.readouterr()
+    assert "Trial, smoke scale: 4 runs, at equal steps, samples" in captured.err
+    assert f"multimix report {out}" in captured.err
+    assert "equal samples" in captured.out
+    assert not list(out.glob("**/*.md")), "files are written by the report"
 
 
 def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, here, capsys):
@@ -95,24 +82,48 @@ def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(o
     assert [row["arm"] for row in read_rows(out / RESULTS)] == ["none"]
 
 
-def test_rebuilt_without_training_and_found_by_the_report(out, here, monkeypatch, capsys):
-    sweep(out, ks=(3,), set_=("epochs=1",))
-    monkeypatch.setattr(workers, "train_runs", None)
-    (made,) = (path for path in (out / "trial" / "smoke").glob("sweep-*.md"))
-    before = made.read_bytes()
-    made.unlink()
-    sweep(out, rebuild=True)
-    assert made.read_bytes() == before
-    rows = read_rows(out / RESULTS)
-    (found,) = sweeps(out, TRIAL["trial"], "smoke", rows)
-    assert (
-        found.sheets()[0].title
-        == "Trial, equal steps (smoke scale: shows that everything runs, not the paper's setting; epochs = 1)"
-    )
-    assert found.figures() == {f"{made.stem}-k.png": b"epochs = 1"}
-    assert sweeps(out, TRIAL["trial"], "small", rows) == [], "a scale that was not swept"
-    with pytest.raises(ValueError, match=r"has no sweep of trial at small scale$"):
-        sweep(out, rebuild=True, scale="small")
+def test_only_tables_of_these_changes_are_printed(out, here, capsys):
+    sweep(out, ks=(3,), seeds=(0,), set_=("epochs=1",))
+    assert "; epochs = 1)" in capsys.readouterr().out
+    sweep(out, ks=(3,), seeds=(0,))
+    assert "; epochs = 1)" not in capsys.readouterr().out
+
+
+def test_all_stands_for_every_method_that_can_be_trained(capsys):
+    names = trainable_arms(recipe("digits"), "smoke", (1, 5))
+    expected = {entry.name for entry in entries() if entry.layout != "points"} | {"smoothing"}
+    assert set(names) == expected
+    assert names[0] == "none"
+    assert {"samix", "stylemix", "stylecutmix"} <= set(names)
+    assert capsys.readouterr().err == ""
+    assert "sagemix" in trainable_arms(recipe("points"), "smoke", (1,))
+
+
+@pytest.mark.slow
+def test_every_method_is_trained_on_digits_in_this_process(tmp_path, capsys):
+    words = ["sweep", "digits", "--scale", "smoke", "--methods", "all", "--ks", "2", "--seeds", "0", "--out", str(tmp_path)]
+    assert main(words) == 0
+    arms = {row["arm"] for row in read_rows(tmp_path / RESULTS)}
+    assert arms == {entry.name for entry in entries() if entry.layout != "points"} | {"smoothing"}
+    assert "failed" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["--methods", "mixap"], "mixap"),
+        (["--methods", "sagemix"], "sagemix"),
+        (["--cluster", "gpus=one"], "gpus"),
+        (["--cluster", "gpus"], "cluster"),
+        (["--engine", "local", "--cluster", "partition=x"], "partition"),
+        (["--engine", "slurm", "--cluster", "gpu=1"], "gpu"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, capsys, words, name):
+    assert main(["sweep", "digits", "--scale", "small", "--out", str(tmp_path), *words]) == 2
+    captured = capsys.readouterr()
+    assert name in captured.err
+    assert captured.err.count("\n") == 1
 
 
 def test_processes_of_torchrun_are_refused(out, here, monkeypatch):

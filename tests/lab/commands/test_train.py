@@ -1,6 +1,5 @@
 """`multimix train` and `multimix list` as somebody types them: options, fields, errors in one sentence, files."""
 
-import csv
 import os
 
 import pytest
@@ -21,23 +20,17 @@ def run(*arguments, code=0):
     assert cli.main(["train", "trial", *arguments]) == code
 
 
-def test_one_method_is_trained_shown_in_a_table_and_not_trained_twice(capsys, tmp_path):
+def test_one_method_is_trained_and_not_trained_twice(capsys, tmp_path):
     run("--scale", "smoke", "--method", "mixup", "--k", "3", "--seeds", "0", "1")
-    printed = capsys.readouterr()
-    assert "smoke scale" in printed.out
-    assert "mixup" in printed.out
-    assert "not run" in printed.out, "the other rows of the recipe"
+    captured = capsys.readouterr()
+    assert captured.out.count("trial (smoke): mixup, K = 3, seed ") == 2
+    assert "multimix report multimix-runs" in captured.err
     rows = read_rows(tmp_path / "multimix-runs" / "results.jsonl")
     assert [(row["arm"], row["k"], row["seed"]) for row in rows] == [("mixup", 3, 0), ("mixup", 3, 1)]
-    (table,) = (tmp_path / "multimix-runs").glob("trial/smoke/table.csv")
-    lines = list(csv.DictReader(table.read_text().splitlines()))
-    assert [(line["arm"], line["n"]) for line in lines if line["n"] != "0"] == [("mixup", "2")]
+    assert not list(tmp_path.glob("**/table.*")), "tables are written by the report"
     run("--scale", "smoke", "--method", "mixup", "--k", "3", "--seeds", "1")
     assert "done before" in capsys.readouterr().err
     assert len(read_rows(tmp_path / "multimix-runs" / "results.jsonl")) == 2
-    table.unlink()
-    run("--scale", "smoke", "--rebuild")
-    assert table.exists()
 
 
 def test_any_field_can_be_given(capsys, tmp_path):
@@ -81,7 +74,6 @@ def test_show_prints_every_field_and_trains_nothing(capsys, tmp_path):
         (("--method", "cutmix", "--method.alpha", "-1"), "alpha must be"),
         (("--k", "3"), "k=3 needs a method"),
         (("--seeds", "1", "1"), "seeds must be different"),
-        (("--rebuild",), "has no results of trial at paper scale"),
         (("--set", "epochs"), "--set takes FIELD=VALUE"),
         (("--mixed_precision", "fp16", "--running.device", "cpu"), "fp16 needs an accelerator"),
         (("--accumulate", "3"), "batch must be a multiple of processes × accumulate"),

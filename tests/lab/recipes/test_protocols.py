@@ -10,10 +10,10 @@ from multimix.lab.nets import network
 from multimix.lab.recipes import RECIPES, recipe
 from multimix.lab.recipes.base import arm_settings
 from multimix.lab.recipes.settings import Optimizer
-from multimix.lab.results.paper import exhibit
+from multimix.lab.report.paper import exhibit
 from multimix.methods.samix.block import NewBlock
 
-OF_IMAGES = [name for name in RECIPES if name not in ("shapes_pointnet", "digits_smallnet", "folder")]
+OF_IMAGES = [name for name in RECIPES if name not in ("points", "digits", "folder")]
 
 
 def arm(name, arm, k=1, scale="paper", follow="text"):
@@ -217,7 +217,7 @@ def test_speech():
 
 def test_the_batch_strategies_see_five_times_the_samples():
     rows = {}
-    for row in exhibit("table", "II").rows:
+    for row in exhibit("II").rows:
         settings = arm("cifar100_resnext29_4_24", row.arm, row.k)
         rows[row.arm] = settings.batch, settings.repeats, settings.method.name, settings.method.k
     assert rows == {

@@ -34,7 +34,7 @@ def test_reduced_scales_fit_a_cpu(name):
     full = recipe(name).settings("paper")
     for scale in ("small", "smoke"):
         settings = recipe(name).settings(scale)
-        small = "" if name in ("shapes_pointnet", "digits_smallnet") else "_small"  # those networks are small enough
+        small = "" if name in ("points", "digits") else "_small"  # those networks are small enough
         assert settings.network.name == f"{full.network.name}{small}"
         halved = ("stem_stride=2",) if name == "superclasses" else ()  # a quarter of the work: docs/study.md
         assert settings.network.options == (*full.network.options, *halved)

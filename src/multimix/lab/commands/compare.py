@@ -45,8 +45,8 @@ def compare(
     """
     from rich.console import Console
 
-    from ..compare.page import results_table
-    from ..compare.run import compare_folder
+    from ..report.pages.compare import answer_table
+    from ..studies.compare import compare_folder
     from ..terminal import tell
 
     page, found = compare_folder(
@@ -60,7 +60,7 @@ def compare(
         jobs=jobs,
         changes=changes_of(set_),
     )
-    Console().print(results_table(found.whole))
+    Console().print(answer_table(found.study))
     print(found.answer.headline)
     for sentence in found.answer.sentences:
         print(f"- {sentence}")

@@ -19,11 +19,12 @@ CLASSES = 100  # that parameters are counted for
 
 def list_(
     what: Annotated[
-        Literal["all", "recipes", "methods", "networks", "data"], option("Which list.", "[recipes|methods|networks|data]")
+        Literal["all", "recipes", "methods", "networks", "data", "paper"],
+        option("Which list.", "[recipes|methods|networks|data|paper]"),
     ] = "all",
     /,
 ) -> None:
-    """Everything that has a name: recipes, methods and baselines, networks, data sets.
+    """Everything that has a name: recipes, methods and baselines, networks, data sets, tables and figures of the paper.
 
     Try it:
       multimix list
@@ -31,7 +32,8 @@ def list_(
     """
     from rich.console import Console
 
-    for name, table in {"recipes": recipes, "methods": methods, "networks": networks, "data": data_sets}.items():
+    tables = {"recipes": recipes, "methods": methods, "networks": networks, "data": data_sets, "paper": exhibits}
+    for name, table in tables.items():
         if what in ("all", name):
             Console().print(table())
 
@@ -85,6 +87,15 @@ def data_sets() -> Table:
         for name, entry in DATASETS.items()
     ]
     return _table("Data sets: --data.name NAME", ["data set", "#classes", "#size", "samples"], lines)
+
+
+def exhibits() -> Table:
+    """The paper's tables and figures."""
+    from ..report.paper import EXHIBITS
+
+    lines = [[one.short, one.label, one.title, ", ".join(one.recipes)] for one in EXHIBITS]
+    title = "Tables and figures of the paper: multimix report RUNS --only NAME, multimix reproduce --only NAME"
+    return _table(title, ["name", "in the paper", "what", "recipes"], lines)
 
 
 def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[object]]) -> Table:

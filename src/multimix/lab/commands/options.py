@@ -26,12 +26,8 @@ ScaleName = Annotated[
 ]
 DataFolder = Annotated[Path | None, option("Where the data sets are.", "FOLDER", default=f"${DATA_VARIABLE}, or data")]
 OutFolder = Annotated[Path, option("Where runs and results go; what is finished there is not trained again.", "FOLDER")]
-Rebuild = Annotated[bool, option("Make tables and figures again from the results, and train nothing.")]
 FollowName = Annotated[
     Literal["text", "code"], option("Which is right where the paper's text and the code of its authors and baselines differ.")
-]
-RunFolders = Annotated[
-    tuple[Path, ...], option("Folders of results or of runs.", "FOLDER …", default=f"{RUNS} and {PAPER}, if they are there")
 ]
 Trust = Annotated[
     tuple[str, ...],
@@ -42,9 +38,8 @@ Changes = Annotated[
     tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
 ]
 
-# Of the studies that need no data: demo, digits, points, variance.
+# Of the studies that need no data: demo, variance.
 Quick = Annotated[bool, option("A short run to see that everything works, not how methods compare.")]
-StudySeeds = Annotated[int | None, option("How many seeds, from 0 on.", "N", default="5, or 2 with --quick")]
 RebuildReport = Annotated[bool, option("Make the report again from the results in the folder; compute nothing.")]
 StudyFolder = Annotated[Path, option("Where everything goes; what is finished there is not done again.", "FOLDER")]
 
@@ -52,14 +47,6 @@ StudyFolder = Annotated[Path, option("Where everything goes; what is finished th
 def data_folder(given: Path | None) -> Path:
     """Where the data sets are: the given folder, or that of the environment variable, or ``data``."""
     return given or Path(os.environ.get(DATA_VARIABLE) or "data")
-
-
-def run_rows(places: Sequence[Path]) -> list[Any]:
-    """The rows of all finished runs in ``places``, which must be there; without any those of the usual folders, if they are."""
-    from ..evaluation.cache import collect_runs
-    from ..terminal import note
-
-    return collect_runs(places or [folder for folder in (RUNS, PAPER) if (folder / "results.jsonl").exists()], note)
 
 
 def changes_of(words: Sequence[str]) -> dict[str, str]:

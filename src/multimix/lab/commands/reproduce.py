@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from ..terminal import note, tell
-from .options import PAPER, DataFolder, FollowName, OutFolder, Rebuild, data_folder, option
+from .options import PAPER, DataFolder, FollowName, OutFolder, data_folder, option
 
 
 def reproduce(
@@ -18,7 +18,6 @@ def reproduce(
     seeds: Annotated[tuple[int, ...], option("One training for each.", "SEED …", default="0 1 2; 0 at smoke scale")] = (),
     follow: FollowName = "text",
     plan: Annotated[bool, option("Say what it would do and cost, and what is missing; train nothing.")] = False,
-    rebuild: Rebuild = False,
     jobs: Annotated[int, option("Runs at a time, each in a process of its own.", "N")] = 1,
     data: DataFolder = None,
     out: OutFolder = PAPER,
@@ -38,10 +37,9 @@ def reproduce(
     from rich.console import Console
 
     from ..data import dataset
-    from ..reproduce.page import write_page
-    from ..reproduce.plan import SEEDS, choose, cost_table, make_plan
-    from ..reproduce.run import carry_out
-    from ..sweep.engines import Here, make_engine
+    from ..studies.reproduce.plan import SEEDS, choose, cost_table, make_plan
+    from ..studies.reproduce.run import carry_out, write_paper_page
+    from ..sweep.engines import InProcess, make_engine
     from ..sweep.workers import unfinished
 
     chosen = choose(only)
@@ -55,17 +53,15 @@ def reproduce(
         entry = dataset(name)
         way = f"multimix data fetch {name} --folder {folder}" if entry.sources else entry.not_fetched or "it cannot be fetched"
         note(f"missing: {name} ({reason}); {way}")
-    failed: tuple[str, ...] = ()
-    if not rebuild:
-        left = unfinished(planned.runs, out, note)
-        if planned.runs:
-            Console(stderr=not plan).print(cost_table(planned, [run for run in planned.runs if run not in left], note))
-        if plan:
-            return
-        # Starting a process takes longer than a smoke run.
-        engine = Here() if scale == "smoke" and jobs == 1 else make_engine("local", out, jobs=jobs)
-        failed = carry_out(planned, data=folder, out=out, engine=engine, note=note)
-    page = write_page(planned, out=out, failed=failed)
+    left = unfinished(planned.runs, out, note)
+    if planned.runs:
+        Console(stderr=not plan).print(cost_table(planned, [run for run in planned.runs if run not in left], note))
+    if plan:
+        return
+    # Starting a process takes longer than a smoke run.
+    engine = InProcess() if scale == "smoke" and jobs == 1 else make_engine("local", out, jobs=jobs)
+    failed = carry_out(planned, data=folder, out=out, engine=engine, note=note)
+    page = write_paper_page(planned, out=out, failed=failed)
     for sentence in failed:
         note(f"failed: {sentence}")
     tell(page, "The paper in its order, with our numbers beside its own.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +13,6 @@ from .options import (
     DataFolder,
     FollowName,
     OutFolder,
-    Rebuild,
     RecipeName,
     ScaleName,
     Seeds,
@@ -33,7 +32,10 @@ def sweep(
     recipe: RecipeName,
     /,
     *,
-    methods: Annotated[tuple[str, ...], option("What is compared; multimix list methods names all.", "NAME …")] = (
+    methods: Annotated[
+        tuple[str, ...],
+        option("What is compared; multimix list methods names all. all: every one the recipe can train.", "NAME …"),
+    ] = (
         "none",
         "mixup",
         "cutmix",
@@ -55,52 +57,53 @@ def sweep(
         Literal["local", "ray", "slurm"],
         option("Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
     ] = "local",
-    address: Annotated[
-        str | None, option("Ray: of a cluster.", "ADDRESS", default="$RAY_ADDRESS, or Ray on this machine")
-    ] = None,
-    cpus_per_run: Annotated[int | None, option("Ray, Slurm: cores of a run.", "N", default="1")] = None,
-    gpus_per_run: Annotated[int | None, option("Ray, Slurm: GPUs of a run.", "N", default="0")] = None,
-    partition: Annotated[str | None, option("Slurm: the partition.", "NAME", default="Slurm's own")] = None,
-    hours: Annotated[float | None, option("Slurm: the time limit of a run.", "H", default="24")] = None,
-    memory: Annotated[float | None, option("Slurm: the memory of a run.", "GB", default="Slurm's own")] = None,
+    cluster: Annotated[
+        tuple[str, ...],
+        option(
+            "Of a run with ray or slurm: cpus=1 gpus=0; ray: address=HOST:PORT; slurm: partition=NAME hours=24 memory=GB.",
+            "NAME=VALUE …",
+        ),
+    ] = (),
     data: DataFolder = None,
     out: OutFolder = RUNS,
     retry: Annotated[int, option("How often a run that failed is tried again at once.", "N")] = 0,
-    rebuild: Rebuild = False,
     set_: Changes = (),
 ) -> None:
     """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples or equal compute.
 
     Stopped, the same command resumes where it was. A run that fails or is killed is listed at the end and the others go on; the
-    same command tries it again. multimix evaluate measures the networks, multimix report makes a page of everything.
+    same command tries it again. Then multimix evaluate OUT measures the networks, and multimix report OUT makes a page.
 
     Try it:
       multimix sweep cifar100_preact_resnet18 --scale smoke --methods none cutmix --ks 1 3 --seeds 0 1
       multimix sweep cifar100_preact_resnet18 --scale small --jobs 2
       multimix sweep cifar100_preact_resnet18 --scale small --equal steps samples compute
-      multimix sweep cifar100_preact_resnet18 --engine ray --address auto --gpus-per-run 1
+      multimix sweep digits --scale small --methods all --seeds 0 1 2 3 4
+      multimix sweep cifar100_preact_resnet18 --engine slurm --cluster gpus=1 partition=gpu hours=12
     """
     from ..data import dataset
     from ..recipes import recipe as named_recipe
-    from ..results.table import counted
-    from ..sweep.engines import make_engine
-    from ..sweep.plan import EQUALS, Stored, plan_sweep, store_plan
+    from ..sweep.engines import InProcess, make_engine
+    from ..sweep.plan import EQUALS, Stored, plan_sweep, store_plan, trainable_arms
     from ..sweep.progress import run_label
     from ..sweep.workers import train_runs
-    from ..terminal import note
+    from ..terminal import counted, note
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("multimix sweep starts its processes by itself; torchrun is for multimix train")
     chosen, folder, changes = named_recipe(recipe, follow), data_folder(data), changes_of(set_)
-    if rebuild:
-        return _report(chosen, scale, out)
     settings = chosen.settings(scale)
     name = settings.data.name
     if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):  # said once instead of by every run
         raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
+    if "all" in methods:
+        methods = trainable_arms(chosen, scale, ks, note)
     asked: dict[str, Any] = {"methods": methods, "ks": ks, "seeds": seeds}
-    cluster = {"address": address, "partition": partition, "hours": hours, "memory": memory}
-    runner = make_engine(engine, out, jobs=jobs, cpus_per_run=cpus_per_run, gpus_per_run=gpus_per_run, **cluster)
+    short = scale == "smoke" or (chosen.in_process and scale == "small")
+    if engine == "local" and jobs is None and not cluster and short:
+        runner: Engine = InProcess()
+    else:
+        runner = make_engine(engine, out, jobs=jobs, **_cluster_options(cluster))
     # Threads of every process, where the recipe leaves them as they are.
     threads = {"running.threads": str(runner.threads)} if runner.threads and settings.running.threads is None else {}
     how: dict[str, Any] = {"scale": scale, "changes": {**threads, **changes}}
@@ -114,32 +117,46 @@ def sweep(
         failures += train_runs([one.run for one in planned], data=folder, out=out, engine=runner, retry=retry, note=note)
     finally:
         runner.close()
-    _report(chosen, scale, out, changes)
+    _print_tables(chosen, scale, out, changes)
+    note(f"measure the networks: multimix evaluate {out}\na page of everything: multimix report {out}")
     for failure in failures:
         note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
     if failures:
         raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command tries again")
 
 
-def _report(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str] | None = None) -> None:
-    """Files of all sweeps of the recipe at the scale; tables on the terminal of those with these changes, or of all."""
+def _cluster_options(options: Sequence[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE; numbers become int or float."""
+    parsed: dict[str, Any] = {}
+    for text in options:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"cluster takes NAME=VALUE, got {text!r}")
+        convert = {"cpus": int, "gpus": int, "hours": float, "memory": float}.get(name, str)
+        try:
+            parsed[name] = convert(value)
+        except ValueError:
+            raise ValueError(f"cluster {name} must be a number, got {value!r}") from None
+    return parsed
+
+
+def _print_tables(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str, str]) -> None:
+    """Print the tables of the sweeps of the recipe at the scale with these changes."""
     from rich.console import Console
 
-    from ..results.sweep_tables import sweeps
+    from ..report.comparison import at_equal_budgets
+    from ..report.study_tables import budget_tables
     from ..storage import read_rows
+    from ..sweep.plan import groups, read_plan
     from ..terminal import note
     from ..training.run import RESULTS
 
-    own = sweeps(out, recipe, scale, read_rows(out / RESULTS, note))
-    if not own:
-        raise ValueError(f"{out} has no sweep of {recipe.name} at {scale} scale")
-    for sweep in own:
-        if changes is None or sweep.group.changes == changes:
-            for sheet in sweep.sheets():
-                Console().print(sheet, "")
-    for sweep in own:
-        for path in sweep.write(out):
-            print(f"wrote {path}")
+    rows = read_rows(out / RESULTS, note)
+    for group in groups(read_plan(out, note)):
+        if (group.recipe, group.scale, group.changes) == (recipe.name, scale, changes):
+            changed = ", ".join(f"{field} = {value}" for field, value in changes.items())
+            for table in budget_tables(at_equal_budgets(recipe, scale, rows, group.runs), changed):
+                Console().print(table, "")
 
 
 def _costs(

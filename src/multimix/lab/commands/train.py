@@ -1,20 +1,18 @@
-"""`multimix train`: show the settings, or train the runs and make tables and figures of their rows."""
+"""`multimix train`: show the settings, or train the runs and store their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ...core.sampling import rank
-from ..terminal import note
+from ..terminal import counted, note, say
 from .options import (
     RUNS,
     Changes,
     DataFolder,
     FollowName,
     OutFolder,
-    Rebuild,
     RecipeName,
     ScaleName,
     Seeds,
@@ -24,7 +22,6 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..recipes.base import Recipe, Scale
     from ..training.run import Run
 
 
@@ -41,13 +38,12 @@ def train(
     out: OutFolder = RUNS,
     skip_bad: Annotated[bool, option("Leave out files that cannot be read, and count them.")] = False,
     show: Annotated[bool, option("Print all fields of the settings, and train nothing.")] = False,
-    rebuild: Rebuild = False,
     set_: Changes = (),
 ) -> None:
     """Train the networks of a table or figure of the paper, or one method of it, with any field of its settings changed.
 
-    Killed or stopped, the same command resumes and ends with the same weights. Results are rows in FOLDER/results.jsonl; tables
-    and figures are made from them. Several devices or machines: torchrun … -m multimix.lab.cli train …
+    Killed or stopped, the same command resumes and ends with the same weights. Results are rows in OUT/results.jsonl; multimix
+    report makes tables and figures from them. Several devices or machines: torchrun … -m multimix.lab.cli train …
 
     Try it:
       multimix list
@@ -62,42 +58,26 @@ def train(
     from ..training.run import planned
     from ..training.run import train as train_runs
 
-    if rank() > 0 and (show or rebuild):
+    if rank() > 0 and show:
         return
     chosen = recipes.recipe(recipe, follow)
     changes = changes_of(set_) | ({"data.skip_bad": "true"} if skip_bad else {})
     runs = planned(chosen, scale=scale, method=method, k=k, seeds=seeds, changes=changes)
     if show:
         return _show(runs)
-    if rebuild:
-        return _report(chosen, scale, out)
     takes = f"; one takes {chosen.takes[scale]}" if scale in chosen.takes and not changes else ""
-    _note(f"{chosen.title}, {scale} scale: {_count(len(runs), 'run')}{takes}")
+    _note(f"{chosen.title}, {scale} scale: {counted(len(runs), 'run')}{takes}")
     outcomes = train_runs(runs, data=data_folder(data), out=out, note=_note)
     left = [run for run, outcome in zip(runs, outcomes, strict=True) if outcome is None]
-    if rank() == 0 and len(left) < len(runs):
-        _report(chosen, scale, out)
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if rank() == 0 and outcome is not None:
+            say(f"{run.title}: error {outcome.last:.2f} %")
+    if len(left) < len(runs):
+        _note(f"tables and figures: multimix report {out}")
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()  # else NCCL complains at exit
     if left:
-        raise ValueError(f"{_count(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
-
-
-def _report(recipe: Recipe, scale: Scale, out: Path) -> None:
-    from rich.console import Console
-
-    from ..results.recipe_table import recipe_table, write_recipe_results
-    from ..results.rows import aggregate
-    from ..storage import read_rows
-    from ..training.run import RESULTS
-
-    rows = read_rows(out / RESULTS, _note)
-    if not any(row.get("recipe") == recipe.name and row.get("scale") == scale for row in rows):
-        raise ValueError(f"{out / RESULTS} has no results of {recipe.name} at {scale} scale")
-    whole = aggregate(recipe, scale, rows)
-    Console().print(recipe_table(whole))
-    for path in write_recipe_results(whole, out):
-        print(f"wrote {path}")
+        raise ValueError(f"{counted(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
 
 
 def _show(runs: Sequence[Run]) -> None:
@@ -108,10 +88,6 @@ def _show(runs: Sequence[Run]) -> None:
         print(f"# {runs[0].recipe.name}, {runs[0].scale} scale, {arms}: {settings.digest()}")
         for field, value in describe(settings).items():
             print(f"{field} = {', '.join(map(str, value)) if isinstance(value, list) else value}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _note(sentence: str) -> None:

@@ -13,6 +13,7 @@ from itertools import count, islice
 
 import numpy
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from ...core.hooks import unwrapped
@@ -21,7 +22,6 @@ from ...methods import Method, NoMix, OneOf
 from ...output import State, mixed_forward
 from ..data import Augment, Loader, Split
 from ..recipes.settings import LOSSES, LossName
-from ..statistics import half_width, summary
 from ..training.loop import as_stored
 from ..training.step import MIXING, preserve_random_state, seed_everything, squared_grad_norm
 from .base import Finding, measure
@@ -209,12 +209,18 @@ def with_k(method: Method, k: int) -> Method:
 
 
 def _row(k: int, values: Sequence[float], of_one: Sequence[float]) -> NormAtK:
-    whole, one = summary(values), math.fsum(of_one) / len(of_one)
-    half = whole.half if len(values) > 1 else None
+    mean, one = float(numpy.mean(values)), math.fsum(of_one) / len(of_one)
+    half = _half_interval(values)
     if one == 0:
-        return NormAtK(k, tuple(values), whole.mean, half, None, None)
-    ratio = whole.mean / one
-    # What a batch has beyond the ratio: batches with large gradients have them at every K, which does not count against it.
-    rest = [a - ratio * b for a, b in zip(values, of_one, strict=True)]
-    ratio_half = half_width(float(numpy.std(rest, ddof=1)), len(rest)) / one if len(rest) > 1 else None
-    return NormAtK(k, tuple(values), whole.mean, half, ratio, ratio_half)
+        return NormAtK(k, tuple(values), mean, half, None, None)
+    ratio = mean / one
+    # Batches with large gradients have them at every K: only what a batch has beyond the ratio counts.
+    half_rest = _half_interval([a - ratio * b for a, b in zip(values, of_one, strict=True)])
+    return NormAtK(k, tuple(values), mean, half, ratio, None if half_rest is None else half_rest / one)
+
+
+def _half_interval(values: Sequence[float]) -> float | None:
+    """Return half the 95 % t-interval of the mean, None for a single value."""
+    if len(values) < 2:
+        return None
+    return float(stats.t.ppf(0.975, len(values) - 1) * numpy.std(values, ddof=1) / math.sqrt(len(values)))

@@ -8,7 +8,7 @@ the paper's.
 from collections.abc import Mapping
 
 from ...core.checks import nearest
-from . import cifar100, digits_smallnet, folder, imagenet, shapes_pointnet, speech, superclasses, tiny_imagenet
+from . import cifar100, digits, folder, imagenet, points, speech, superclasses, tiny_imagenet
 from .base import SCALES, Follow, Recipe, Row, Scale
 
 __all__ = ["RECIPES", "SCALES", "Follow", "Recipe", "Row", "Scale", "recipe"]
@@ -16,7 +16,7 @@ __all__ = ["RECIPES", "SCALES", "Follow", "Recipe", "Row", "Scale", "recipe"]
 
 def _recipes(follow: Follow) -> dict[str, Recipe]:
     own = (*cifar100.recipes(follow), *tiny_imagenet.recipes(follow), *imagenet.recipes(follow))
-    others = (speech.RECIPE, shapes_pointnet.RECIPE, digits_smallnet.RECIPE, superclasses.RECIPE, folder.RECIPE)
+    others = (speech.RECIPE, points.RECIPE, digits.RECIPE, superclasses.RECIPE, folder.RECIPE)
     return {entry.name: entry for entry in (*own, *others)}
 
 

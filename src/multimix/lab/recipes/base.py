@@ -53,7 +53,8 @@ class Recipe:
 
     ``settings(scale)`` are those of no mixing; an arm changes them. ``options`` are the options of methods where they differ from
     the library's defaults, by registered name; with ``small_images`` methods begin with what they say about images of 8 × 8
-    (:attr:`multimix.lab.method_options.LabOptions.small`). ``metric`` is the number that the paper reports, one of the
+    (:attr:`multimix.lab.method_options.LabOptions.small`). ``in_process``: below paper scale a run takes less time than
+    starting a process. ``metric`` is the number that the paper reports, one of the
     fields of an outcome.
     """
 
@@ -64,6 +65,7 @@ class Recipe:
     rows: tuple[Row, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     small_images: bool = False
+    in_process: bool = False
     metric: str = "median"
     takes: Mapping[Scale, str] = field(default_factory=dict)
     """How long one training takes, in words, for each scale."""

@@ -49,9 +49,14 @@ def headline(study: Study) -> str:
     return f"{first}; {points}, {significant} after Holm correction."
 
 
-def k_headline(study: Study) -> str | None:
-    """Return the effect of K over all methods in a sentence, if it can be estimated."""
-    overall = overall_effect(study, study.error)
+def k_headline(study: Study, column: str | None = None) -> str | None:
+    """Return the effect of K over all methods in a sentence, if it can be estimated.
+
+    Args:
+        study: The study.
+        column: Column of the run frame; None for the error that the study compares.
+    """
+    overall = overall_effect(study, column or study.error)
     if overall is None:
         return None
     effect = overall.effect

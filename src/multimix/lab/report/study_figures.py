@@ -202,7 +202,8 @@ def time_against_k(study: Study) -> Figure | None:
 
 
 def _time_ratio(group: RunGroup, first: RunGroup) -> Summary | None:
-    both = group.runs[["machine", "seconds_per_epoch"]].join(first.runs[["machine", "seconds_per_epoch"]], rsuffix="_1")
+    columns = ["machine", "seconds_per_epoch"]
+    both = group.runs[columns].join(first.runs[columns].add_suffix("_1"))
     same = both[(both["machine"] == both["machine_1"]) & (both["seconds_per_epoch_1"] > 0)]
     ratios = same["seconds_per_epoch"] / same["seconds_per_epoch_1"]
     return summary(ratios.tolist()) if len(ratios) else None

@@ -22,6 +22,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from ...core.checks import nearest
 from ..storage import make_folder, no_follow, processor
 
 EngineName = Literal["local", "ray", "slurm"]
@@ -64,10 +65,10 @@ class Engine(Protocol):
 # What each engine takes, as the command line calls it.
 OPTIONS = {
     "local": ("jobs",),
-    "ray": ("jobs", "address", "cpus_per_run", "gpus_per_run"),
-    "slurm": ("jobs", "partition", "hours", "memory", "cpus_per_run", "gpus_per_run"),
+    "ray": ("jobs", "address", "cpus", "gpus"),
+    "slurm": ("jobs", "partition", "hours", "memory", "cpus", "gpus"),
 }
-LEAST = {"jobs": 1, "cpus_per_run": 1, "gpus_per_run": 0, "hours": 0, "memory": 0}
+LEAST = {"jobs": 1, "cpus": 1, "gpus": 0, "hours": 0, "memory": 0}
 
 
 def make_engine(name: EngineName, out: Path, **options: Any) -> Engine:
@@ -75,15 +76,15 @@ def make_engine(name: EngineName, out: Path, **options: Any) -> Engine:
     given = {option: value for option, value in options.items() if value is not None}
     for option, value in given.items():
         if option not in OPTIONS[name]:
-            raise ValueError(f"--{option.replace('_', '-')} is not for the engine {name}")
+            raise ValueError(f"{option} is not an option of the engine {name}{nearest(option, OPTIONS[name])}")
         if option in LEAST and value < LEAST[option]:
-            raise ValueError(f"{option.replace('_', '-')} must be at least {LEAST[option]}, got {value}")
+            raise ValueError(f"{option} must be at least {LEAST[option]}, got {value}")
     if name == "local":
         return Local(**given)
     return Ray(**given) if name == "ray" else Slurm(out, **given)
 
 
-class Here:
+class InProcess:
     """This process, one call after the other: for runs that take less than a process takes to start."""
 
     at_once: int | None = 1
@@ -188,9 +189,7 @@ def _exit_sentence(code: int | None) -> str:
 class Ray:
     """A task of a Ray cluster for every call, in a process that ends with it; without an address Ray starts on this machine."""
 
-    def __init__(
-        self, address: str | None = None, *, jobs: int | None = None, cpus_per_run: int = 1, gpus_per_run: int = 0
-    ) -> None:
+    def __init__(self, address: str | None = None, *, jobs: int | None = None, cpus: int = 1, gpus: int = 0) -> None:
         try:
             import ray
         except ModuleNotFoundError:
@@ -198,7 +197,7 @@ class Ray:
         self._ray: Any = ray
         self.machine = f"ray {address or 'on this machine'}"
         self.at_once = jobs
-        self.threads: int | None = cpus_per_run
+        self.threads: int | None = cpus
         try:
             # Told no address, Ray would join whatever cluster was last started on this machine, and wait for one that is gone.
             ray.init(
@@ -209,13 +208,13 @@ class Ray:
             )
         except (ConnectionError, RuntimeError) as error:
             raise ValueError(f"there is no Ray cluster at {address!r}: {_one_line(error)}") from error
-        for resource, wanted in (("CPU", cpus_per_run), ("GPU", gpus_per_run)):
+        for resource, wanted in (("CPU", cpus), ("GPU", gpus)):
             most = max(node["Resources"].get(resource, 0) for node in self._ray.nodes() if node["Alive"])
             if wanted > most:  # Ray would wait for ever
                 self.close()
-                option = f"--{resource.lower()}s-per-run"
+                option = f"{resource.lower()}s"
                 raise ValueError(f"{option} must be at most {most:g}, the most that a node of the cluster has, got {wanted}")
-        self._execute = ray.remote(num_cpus=cpus_per_run, num_gpus=gpus_per_run, max_calls=1, max_retries=0)(_execute)
+        self._execute = ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=0)(_execute)
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...], log: Path) -> Any:
         return self._execute.remote(_packed(work, arguments, log), log.absolute())
@@ -250,8 +249,8 @@ class Slurm:
         partition: str | None = None,
         hours: float = 24.0,
         memory: float | None = None,
-        cpus_per_run: int = 1,
-        gpus_per_run: int = 0,
+        cpus: int = 1,
+        gpus: int = 0,
         cluster: Literal["slurm", "local"] = "slurm",
     ) -> None:
         try:
@@ -260,7 +259,7 @@ class Slurm:
             raise ValueError("the engine slurm needs the extra [slurm]: pip install 'multimix[slurm]'") from None
         self.machine = f"slurm, partition {partition or 'as preset'}"
         self.at_once = jobs
-        self.threads: int | None = cpus_per_run
+        self.threads: int | None = cpus
         try:
             self._executor = submitit.AutoExecutor(out.absolute() / "sweep-jobs" / "%j", cluster=cluster)
         except RuntimeError as error:
@@ -269,7 +268,7 @@ class Slurm:
             self._executor.update_parameters(slurm_partition=partition)
         if memory is not None:
             self._executor.update_parameters(mem_gb=memory)
-        wanted = {"timeout_min": int(60 * hours), "cpus_per_task": cpus_per_run, "gpus_per_node": gpus_per_run}
+        wanted = {"timeout_min": int(60 * hours), "cpus_per_task": cpus, "gpus_per_node": gpus}
         self._executor.update_parameters(name="multimix", **wanted)
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...], log: Path) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from ...methods import NoMix
-from ..recipes.base import Recipe, Scale, arm_name, counts_k
+from ..recipes.base import STRATEGIES, Recipe, Scale, arm_name, arm_names, counts_k
 from ..recipes.settings import Settings
 from ..storage import append_row, digest, read_rows
 from ..terminal import note as say
@@ -99,6 +99,27 @@ def arm_runs(
     options = {"scale": scale, "seeds": unique}
     own = [planned(recipe, method=arm, k=k, changes=_suited(arm, arms, changes or {}), **options) for arm, k in arms]  # type: ignore[arg-type]
     return [runs[i] for i in range(len(unique)) for runs in own]
+
+
+def trainable_arms(recipe: Recipe, scale: Scale, ks: Sequence[int], note: Callable[[str], None] = say) -> tuple[str, ...]:
+    """Return no mixing, label smoothing, and every method that the recipe can train.
+
+    Args:
+        recipe: The recipe.
+        scale: The scale.
+        ks: Numbers of interpolations.
+        note: Receives the reason for every method that is left out.
+    """
+    layout = recipe.settings(scale).data.entry().layout
+    names = [name for name in arm_names(layout) if name not in STRATEGIES or name == "smoothing"]
+    trainable = []
+    for name in (NoMix.name, *(name for name in names if name != NoMix.name)):
+        try:
+            arm_runs(recipe, scale=scale, methods=(name,), ks=ks, seeds=(0,))
+            trainable.append(name)
+        except (ValueError, TypeError) as error:  # noqa: PERF203  the others go on
+            note(f"{name} is left out: {error}")
+    return tuple(trainable)
 
 
 def rows_per_sample(settings: Settings) -> float:

@@ -17,6 +17,7 @@ from accelerate.utils import broadcast_object_list
 
 from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
+from ..images import SAMPLES
 from ..locks import held, holder
 from ..recipes.base import Recipe, Scale, arm_name, arm_settings, counts_k
 from ..recipes.serialise import apply_changes, describe
@@ -26,6 +27,7 @@ from .checkpoint import BEST, SETTINGS, latest_checkpoint, sound_checkpoint, wei
 from .log import Log, Outcome, outcome
 from .loop import Diverged, Training
 from .recorder import Progress, Recorder, Stop
+from .samples import sample_grid
 
 PAPER_K = 5
 RESULTS, LOCK = "results.jsonl", ".lock"
@@ -184,6 +186,8 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
             sound_checkpoint(folder / BEST, note)  # the next epoch that is better writes another
         if newest is not None:
             note(f"{run.title}: resumes after update {newest.values['at']['updates']}")
+        else:
+            _store_samples(folder, training, note)
         training.resume(newest)
         at = training.at
         with (
@@ -199,6 +203,14 @@ def _trained(run: Run, data: Path, out: Path, accelerator: Accelerator, note: No
         if finished(run, out, note) is None:  # or another process was faster between our look and our lock
             append_row(out / RESULTS, _row(run, training, found))
     return found
+
+
+def _store_samples(folder: Path, training: Training, note: Note) -> None:
+    """Store pictures of the first mixed samples; a run does not fail for want of pictures."""
+    try:
+        write_atomically(folder / SAMPLES, sample_grid(training).to_bytes())
+    except (ValueError, RuntimeError, OSError) as error:
+        note(f"pictures of mixed samples cannot be stored: {error}")
 
 
 def _same(accelerator: Accelerator, value: Any) -> Any:

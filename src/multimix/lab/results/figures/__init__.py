@@ -1,1 +1,0 @@
-"""Figures: one file per subject; they draw what is given and read nothing."""

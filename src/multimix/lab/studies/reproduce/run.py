@@ -1,0 +1,106 @@
+"""Train, measure and report what the paper's tables and figures need; failures are listed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...evaluation.cache import collect_runs
+from ...evaluation.runner import evaluate_places
+from ...report.exhibit_figures import exhibit_figure
+from ...report.exhibits import FilledExhibit, fill
+from ...report.figures import image_grid
+from ...report.frame import Rows
+from ...report.page import Picture
+from ...report.pages.paper import paper_page
+from ...report.pages.spiral import read_demo, spiral_picture
+from ...report.style import svg
+from ...storage import write_files
+from ...sweep.engines import Engine
+from ...sweep.workers import train_runs, unfinished
+from ...terminal import counted, note
+from ...training.run import RESULTS
+from ..look import cat, dog, paper_interpolations, paper_samples
+from .plan import EXHIBIT_ORDER, Plan
+
+DEMO_FOLDER = "spiral"
+
+
+def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callable[[str], None]) -> tuple[str, ...]:
+    """Train, measure and study what is missing. Stopped, the same call resumes.
+
+    Args:
+        plan: What is needed.
+        data: Folder of the data sets.
+        out: Folder of the results.
+        engine: Where runs are trained.
+        note: Receives messages.
+
+    Returns:
+        Sentences on what failed.
+    """
+    failed: list[str] = []
+    if plan.demo:
+        note("Fig. 4: the spiral")
+        with _isolated("the spiral", failed):
+            run_spiral(plan, out, note)
+    failures = train_runs(plan.runs, data=data, out=out, engine=engine, note=note) if plan.runs else []
+    failed += [f"{failure.run.title}: {failure.reason} ({failure.log})" for failure in failures]
+    broken = {run.folder for run in unfinished(plan.runs, out, note)}
+    for name, runs in plan.measures().items():
+        places = [out / run.folder for run in runs if run.folder not in broken]
+        note(f"measuring {name} of {counted(len(places), 'run')}")
+        for place in places:
+            with _isolated(f"{place.name}, {name}", failed):
+                failed += evaluate_places([str(place)], [name], data=data, out=out)[1]
+    return tuple(failed)
+
+
+@contextmanager
+def _isolated(label: str, failed: list[str]) -> Iterator[None]:
+    """Turn any exception into a sentence in ``failed``."""
+    try:
+        yield
+    except Exception as error:  # out of memory in one measurement, say
+        failed.append(f"{label}: {' '.join(str(error).split()) or type(error).__name__}")
+
+
+def write_paper_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
+    """Write the page of everything that is finished in ``out``; its name says what it shows.
+
+    Args:
+        plan: The exhibits.
+        out: Folder of the results.
+        failed: Sentences on what failed.
+    """
+    rows = collect_runs([out], note) if (out / RESULTS).exists() else []
+    spiral = out / DEMO_FOLDER
+    demo = read_demo(spiral)
+    filled = [fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits]
+    found = {one.paper.label: exhibit_picture(one, rows, spiral) for one in filled if one.paper.kind == "figure"}
+    pictures = {label: picture for label, picture in found.items() if picture is not None}
+    missing = [f"{name}: {reason}" for name, reason in plan.missing.items()]
+    html = paper_page(filled, pictures, scale=plan.scale, follow=plan.follow, missing=[*missing, *failed])
+    parts = [] if len(plan.exhibits) == len(EXHIBIT_ORDER) else [one.short for one in plan.exhibits]
+    name = "-".join(["paper", plan.scale, *(["code"] if plan.follow == "code" else []), *parts])
+    (path,) = write_files(out, {f"{name}.html": html.encode()})
+    return path
+
+
+def exhibit_picture(filled: FilledExhibit, rows: Rows, spiral: Path) -> Picture | None:
+    """Return the figure of an exhibit, or None if there is nothing to show yet.
+
+    Args:
+        filled: The exhibit.
+        rows: Stored rows of finished runs.
+        spiral: Folder of the demo.
+    """
+    paper = filled.paper
+    title = f"{paper.label}: {paper.title}"
+    if paper.kind == "figure" and paper.number in (2, 3):
+        grid = (paper_samples if paper.number == 2 else paper_interpolations)(cat(), dog())
+        return Picture(svg(image_grid(grid)), title)
+    if paper.kind == "figure" and paper.number == 4:
+        content = spiral_picture(spiral, filled.scale)
+        return Picture(content, title) if content else None
+    figure = exhibit_figure(filled, rows, filled.follow)
+    return Picture(svg(figure), title) if figure else None
