@@ -1,4 +1,4 @@
-"""The whole chain on real images, by the commands a user types: train, evaluate, transfer, table, report."""
+"""The whole chain on real images, by the commands a user types: train, evaluate, table, report."""
 
 import re
 
@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
         commanded("train", "tiny_imagenet", "--scale", "smoke", "--method", *words, *where)
     given = ["--data", data, "--device", "cpu"]
     commanded("evaluate", out, "--on", "error", "calibration", "localization", "background", *given)
-    commanded("transfer", out, "--unit", "step", "--count", 2, "--per-class", 2, "--batch", 10, *given)
+    commanded("evaluate", out, "--on", "transfer", "--set", "unit=step", "count=2", "per_class=2", "batch=10", *given)
     return data, out
 
 
@@ -55,7 +55,7 @@ def test_a_table_and_a_report_of_it(runs, tmp_path, capsys):
     commanded("report", out, "--out", tmp_path, "--data", data)
     page = tmp_path / "tiny_imagenet-smoke.html"
     text = page.read_text()
-    for section in ("Calibration", "Localization", "Background", "Transfer to birds", "Boxes", "Mixed samples of these runs"):
+    for section in ("Calibration", "Localization", "Background", "Transfer to birds", "Mixed samples of these runs"):
         assert re.search(rf">{section}[^<]*</h2>", text), section
     if CHROMIUM is None:
         pytest.skip("no browser to open the page in")

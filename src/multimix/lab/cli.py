@@ -48,8 +48,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "compare": "which mixing is best for a folder of your own pictures",
         "train": "a recipe's networks, or one method, any setting changed",
         "sweep": "methods × K × seeds at equal steps, samples or compute",
-        "evaluate": "errors, calibration, robustness … of trained networks",
-        "transfer": "trained networks moved to birds",
+        "evaluate": "errors, calibration, robustness, transfer … of trained networks",
         "report": "one page of finished runs",
     },
     "the paper": {

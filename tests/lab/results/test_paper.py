@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from multimix.lab.evaluation import MEASURES
+from multimix.lab.evaluation.names import MEASURES
 from multimix.lab.recipes import RECIPES
 from multimix.lab.recipes.base import SCALES, arm_names
 from multimix.lab.recipes.spiral import ARMS

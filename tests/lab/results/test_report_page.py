@@ -23,7 +23,7 @@ def results(tmp_path_factory):
     for method, k in (("none", 1), ("mixup", 1), ("mixup", 3), ("manifoldmix", 2), ("recursivemix", 2)):
         train(planned(RECIPE, scale="smoke", method=method, k=k, seeds=(0, 1)), data=".", out=folder, note=lambda _: None)
     assert main(["evaluate", str(folder), "--data", "."]) == 0
-    words = ["--on", "gradient_norm", "corruption", "--ks", "1", "2", "--batches", "2", "--corruptions", "blur"]
+    words = ["--on", "gradient_norm", "corruption", "--set", "ks=1,2", "batches=2", "corruptions=blur"]
     assert main(["evaluate", str(folder), "--data", ".", *words]) == 0
     return folder
 
@@ -88,7 +88,7 @@ def test_other_schedules_and_other_evaluations_are_not_mixed_up(tmp_path):
     for method, changes in (("none", {}), ("mixup", {}), ("mixup", {"epochs": "1", "schedule.at": ""})):
         runs = planned(RECIPE, scale="smoke", method=method, k=1, seeds=(0, 1), changes=changes)
         train(runs, data=".", out=out, note=lambda _: None)
-    for words in (["--on", "calibration"], ["--on", "calibration", "--bins", "3"], ["--on", "error", "--checkpoint", "best"]):
+    for words in (["--on", "calibration"], ["--on", "calibration", "--set", "bins=3"], ["--on", "error", "--checkpoint", "best"]):
         assert main(["evaluate", str(out), "--data", ".", *words]) == 0
     (found,) = write_reports([out], out=tmp_path / "report", data=None, recipes=RECIPES)
     page = found.page.read_text()

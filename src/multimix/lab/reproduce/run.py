@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..evaluation.runner import evaluate_places
-from ..results.evaluations import draw
-from ..results.table import counted
 from ..studies.spiral.page import write_report
 from ..studies.spiral.runs import run_demo
 from ..sweep.engines import Engine
 from ..sweep.workers import train_runs, unfinished
+from ..terminal import counted
 from .plan import Plan
 
 DEMO_FOLDER = "spiral"
@@ -32,7 +31,7 @@ def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callab
         note(f"measuring {name} of {counted(len(places), 'run')}")
         for place in places:
             with _isolated(f"{place.name}, {name}", failed):
-                failed += evaluate_places([str(place)], [name], data=data, out=out, draw=draw)[1]
+                failed += evaluate_places([str(place)], [name], data=data, out=out)[1]
     return tuple(failed)
 
 
