@@ -1,23 +1,18 @@
 import csv
 import io
-from types import SimpleNamespace
 
-import numpy
 import pytest
 import torch
-from PIL import Image, ImageColor
+from PIL import Image
 
-from drawn import written
 from multimix.lab.cli import main
 from multimix.lab.commands.figure import figure
 from multimix.lab.evaluation.cache import Query, collect_runs, store_row
-from multimix.lab.evaluation.transfer import BirdBoxes, Transfer
 from multimix.lab.look.paper_figures import four_interpolations
 from multimix.lab.look.pictures import cat, dog
 from multimix.lab.recipes import recipe
-from multimix.lab.results import evaluations
-from multimix.lab.results.evaluations import FIGURES, bird_strips
-from multimix.lab.results.figures.boxes import BIRD, GAP, NAME
+from multimix.lab.results.evaluations import bird_strips
+from multimix.lab.results.figures.boxes import GAP, NAME
 from multimix.lab.results.paper import exhibit
 from multimix.lab.storage import append_row
 from multimix.lab.studies.spiral.figures import paper_figure
@@ -172,24 +167,3 @@ def test_why_birds_are_left_out_is_said(here, capsys):
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("left out of imagenet, since settings are not the recipe's: 1 run (none: ")
     assert last.startswith("Fig. 5 has nothing to show yet")
-
-
-def test_birds_are_drawn_as_the_network_sees_them(tmp_path, monkeypatch):
-    colours = ["#2020c0", "#c0c020", "#c020c0", "#20c0c0"]
-    bodies = [[[10, 5, 10, 20]], [[1, 1, 5, 5]], [[0, 0, 9, 9]], [[20, 5, 20, 30]]]
-    pictures = [numpy.full((40, 60, 3), ImageColor.getrgb(colour), numpy.uint8) for colour in colours]
-    split = written(tmp_path, pictures, [0, 1, 2, 2], bodies)
-    monkeypatch.setattr(evaluations, "read_cub200", lambda folder: SimpleNamespace(parts={"test": split}))
-    subject = SimpleNamespace(folder=tmp_path, settings=IMAGENET.settings("smoke"))
-    side = IMAGENET.settings("smoke").augment.evaluate_crop
-    boxes = (BirdBoxes(3, (4.0, 4, 20, 20), ((8.0, 8, 30, 30),)), BirdBoxes(0, (2.0, 2, 9, 9), ()))
-    content = FIGURES["transfer"](subject, Transfer("epoch", 3, (), (), boxes))["birds.png"]
-    with Image.open(io.BytesIO(content)) as drawn:
-        assert drawn.size == (2 * BIRD + GAP, BIRD)
-        assert [drawn.convert("RGB").getpixel((x, BIRD - 3)) for x in (BIRD // 2, BIRD + GAP + BIRD // 2)] == [
-            ImageColor.getrgb(colours[row]) for row in (3, 0)
-        ]
-        left = round(4 * BIRD / side)
-        reds = [drawn.convert("RGB").getpixel((left, y)) for y in range(left, round(24 * BIRD / side))]
-        assert any(red > 180 and green < 90 for red, green, _ in reds)
-    assert FIGURES["transfer"](subject, Transfer("epoch", 3, (), ())) == {}

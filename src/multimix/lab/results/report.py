@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...methods import CoMixup, Cutout, NoMix
-from ..evaluation import MEASURES
 from ..evaluation.cache import PICTURES, collect_runs, unequal_evaluations
+from ..evaluation.names import MEASURES
 from ..evaluation.subject import run_subject
 from ..recipes import RECIPES, Recipe
 from ..recipes.settings import Settings

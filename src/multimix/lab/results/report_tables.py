@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..evaluation import COUNTS, measure_named
+from ..evaluation.names import COUNTS, MEASURES
 from .comparison import compare
 from .findings import measures
 from .page import pairs, subheading, table
@@ -37,7 +37,7 @@ def comparisons(whole: Aggregate) -> Table:
 def evaluation(whole: Aggregate, on: str) -> Table:
     """The numbers of one evaluator: a line of the study each, means over the seeds."""
     name = evaluator_of(on)
-    entry = measure_named(name)
+    entry = MEASURES[name]
     lines = [line for line in whole.trained if line.evaluated(on)]
     every = dict.fromkeys(key for line in lines for row in line.evaluated(on) for key in row["numbers"])
     names = [key for key in entry.columns or every if any(line.values(f"{on}.{key}") for line in lines)]

@@ -1,13 +1,12 @@
-"""Reliability diagrams: accuracy against confidence, bin by bin; of one run, or of all lines of a study beside each other."""
+"""Reliability diagrams of all lines of a study: accuracy against confidence, bin by bin."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...evaluation.calibration import Bin, Calibration, Scaling
-from ...evaluation.error import proportion
+from ...evaluation.calibration import Bin
 from ...statistics import Summary
-from ..table import counted, mean_cell, parts
+from ..table import mean_cell, parts
 from .style import BLUE, INK, SKY, SOFT, TEXT, VERMILION, legend_below, panels, save
 
 COLUMNS = 3
@@ -19,27 +18,6 @@ class Panel(NamedTuple):
     label: str
     ece: Summary
     bins: Sequence[Bin]
-
-
-def reliability_figures(calibration: Calibration, title: str = "", scaling: Scaling | None = None) -> dict[str, bytes]:
-    """PNG and SVG by file name: a bar of accuracy for every bin of confidence, hatched what is missing to the mean confidence or
-    goes beyond it, with the 95 % interval of the accuracy; below, how many samples lie in each bin.
-
-    ``scaling`` adds a line that says what a temperature would leave of the error.
-    """
-    figure, [[upper], [lower]] = panels((5.2, 6.2), 2, 1, sharex=True, height_ratios=(3, 1))
-    bins = calibration.bins
-    _draw_bars(upper, bins, 1.2)
-    for place, one in enumerate(one for one in bins if one.count):
-        interval = proportion(one.right, one.count)
-        label = "95 % interval" if place == 0 else None
-        upper.plot([(one.low + one.high) / 2] * 2, [interval.low, interval.high], color=INK, lw=1.1, zorder=4, label=label)
-    _draw_diagonal(upper)
-    upper.set(xlim=(0, 100), ylim=(0, 101), ylabel="accuracy (%)")
-    _legend_above(upper, columns=2)
-    _draw_counts(lower, calibration)
-    words = f"ECE {calibration.ece:.2f} % · {len(bins)} bins · {counted(calibration.n, 'sample')}"
-    return save("reliability", figure, title, words, *([] if scaling is None else [_scaled(scaling)]))
 
 
 def reliability_grid(lines: Sequence[Panel]) -> dict[str, bytes]:
@@ -98,33 +76,3 @@ def _draw_bars(axes: Any, bins: Sequence[Bin], width_of_lines: float) -> None:
 
 def _draw_diagonal(axes: Any) -> None:
     axes.plot([0, 100], [0, 100], color=SOFT, ls="--", lw=1.1, label="calibrated", zorder=5)
-
-
-def _draw_counts(axes: Any, calibration: Calibration) -> None:
-    for one in calibration.bins:
-        middle, width = (one.low + one.high) / 2, 0.92 * (one.high - one.low)
-        axes.bar(middle, 100 * one.count / calibration.n, width, color=SOFT, alpha=0.45, zorder=2)
-    for value, name, colour, dashes in (
-        (calibration.accuracy, "accuracy", BLUE, "-"),
-        (calibration.confidence, "mean confidence", VERMILION, "--"),
-    ):
-        axes.axvline(value, color=colour, ls=dashes, lw=1.8, label=f"{name} {value:.1f} %", zorder=3)
-    axes.set(xlabel="confidence (%)", ylabel="samples (%)")
-    axes.set_xticks(range(0, 101, 20))
-    _legend_above(axes, columns=2)
-
-
-def _legend_above(axes: Any, columns: int) -> None:
-    # Above the axes: inside, there is no place that no bar may need.
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "handlelength": 1.6, "columnspacing": 1.2}
-    axes.legend(ncols=columns, fontsize=10, frameon=False, labelcolor=INK, **place)
-
-
-def _scaled(scaling: Scaling) -> str:
-    """What the temperature does, in words."""
-    if scaling.temperature is None or scaling.ece is None:
-        return f"No temperature is the best on {counted(scaling.fitted, 'sample')} ({scaling.part})."
-    return (
-        f"Temperature {scaling.temperature:.3f}, fitted on {counted(scaling.fitted, 'sample')} ({scaling.part}): "
-        f"ECE {scaling.ece_before:.2f} % → {scaling.ece:.2f} % on {counted(scaling.n, 'sample')}."
-    )
