@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
         commanded("train", "tiny_imagenet", "--scale", "smoke", "--method", *words, *where)
     given = ["--data", data, "--device", "cpu"]
     commanded("evaluate", out, "--on", "error", "calibration", "localization", "background", *given)
-    commanded("evaluate", out, "--on", "transfer", "--set", "unit=step", "count=2", "--per-class", 2, "--batch", 10, *given)
+    commanded("evaluate", out, "--on", "transfer", "--set", "unit=step", "count=2", "per_class=2", "batch=10", *given)
     return data, out
 
 

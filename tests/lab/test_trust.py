@@ -55,11 +55,10 @@ def test_a_network_of_our_own_needs_no_trust(run):
     assert load_run(run).settings.network.name == "multimix.lab.nets.smallnet:SmallNet"
 
 
-@pytest.mark.parametrize("command", [["evaluate", "--on", "error"], ["evaluate", "--on", "transfer"]])
-def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys, command):
+@pytest.mark.parametrize("measure", ["error", "transfer"])
+def test_an_import_path_is_not_followed_unless_it_is_named(run, tmp_path, capsys, measure):
     rename(run, "armed:Net")
-    name, *rest = command
-    assert main([name, str(run), *rest, "--data", str(tmp_path)]) == 2
+    assert main(["evaluate", str(run), "--on", measure, "--data", str(tmp_path)]) == 2
     assert "add --trust armed:Net if you know it (or set MULTIMIX_TRUST)" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
 

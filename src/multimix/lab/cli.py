@@ -46,7 +46,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "compare": "which mixing is best for a folder of your own pictures",
         "train": "a recipe's networks, or one method, any setting changed",
         "sweep": "methods × K × seeds at equal steps, samples or compute",
-        "evaluate": "errors, calibration, robustness … of trained networks",
+        "evaluate": "errors, calibration, robustness, transfer … of trained networks",
         "report": "pages, tables and figures of finished runs",
     },
     "the paper": {

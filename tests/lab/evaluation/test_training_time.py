@@ -13,10 +13,8 @@ from torch import nn
 import multimix as mm
 from multimix.lab.data import Augment, Images, Normalise
 from multimix.lab.evaluation import training_time
-from multimix.lab.evaluation.gradient_norm import Updates, gradient_norms
+from multimix.lab.evaluation.gradient_norm import Updates
 from multimix.lab.evaluation.training_time import training_times
-from multimix.lab.results.figures import against_k
-from multimix.lab.results.figures.against_k import norm_figures, time_figures
 from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import MixBlock, NewBlock
 from trial import PUZZLE, DropNet
@@ -114,7 +112,6 @@ def test_a_clock_that_stands_still_gives_no_ratio(laps):
     laps[0].extend([(0, 0)] * 8)
     found = times(Rows([]), mm.CutMix(), split(), ks=(1, 2), repeats=3, batch=4)
     assert found.numbers() == {"k1": None, "k2": None, "increase_1": None, "increase_2": None, "seconds_k1": 0}
-    assert time_figures(found)["training_time.png"].startswith(b"\x89PNG")
 
 
 def test_loading_is_outside_the_clock(laps, monkeypatch):
@@ -189,47 +186,3 @@ def test_what_cannot_be_is_said():
         times(Rows([]), mm.CutMix(), split(), repeats=0, batch=4)
     with pytest.raises(ValueError, match="ks must be ascending whole numbers from 1 on"):
         times(Rows([]), mm.CutMix(), split(), ks=(5,))
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figure itself with the lines of its title, before it became bytes."""
-    kept = []
-
-    def save(name, figure, *title):
-        kept.append((figure, title))
-        return dict.fromkeys((f"{name}.png", f"{name}.svg"), b"")
-
-    monkeypatch.setattr(against_k, "save", save)
-    return kept
-
-
-def test_the_figure_of_times_shows_the_numbers(laps, drawn):
-    laps[0].extend([(1, 1)] * 2 + [(6, 3), (2, 1)] + [(4, 2), (8, 8)])
-    found = times(Rows([]), mm.CutMix(), split(), ks=(1, 3), repeats=2, batch=4)
-    assert list(time_figures(found, "a name")) == ["training_time.png", "training_time.svg"]
-    [(figure, title)] = drawn
-    left, right = figure.axes
-    assert left.containers[0].lines[0].get_ydata().tolist() == [3, 7]
-    assert left.containers[1].lines[0].get_ydata().tolist() == [1.5, 5.5]
-    assert right.containers[0].lines[0].get_ydata().tolist() == [1, 2.5]
-    (bars,) = right.containers[0].lines[2]
-    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[1, 1], [2.25, 2.75]]
-    assert title[0] == "a name"
-    assert title[1].startswith("one update, without loading · median of 2 repeats, quartiles · batch of 4 · cpu, ")
-
-
-def test_the_figure_of_norms_shows_the_numbers(drawn):
-    torch.manual_seed(5)
-    found = gradient_norms(Updates(DropNet(), mm.CutMix(), split(), AUGMENT, ks=(1, 3), batch=6), 3)
-    assert list(norm_figures(found)) == ["gradient_norm.png", "gradient_norm.svg"]
-    [(figure, title)] = drawn
-    left, right = figure.axes
-    assert left.containers[0].lines[0].get_ydata().tolist() == [row.mean for row in found.rows]
-    assert right.containers[0].lines[0].get_ydata().tolist() == [1, found.rows[1].ratio]
-    (bars,) = right.containers[0].lines[2]
-    low, high = bars.get_segments()[1][:, 1]
-    assert (high - low) / 2 == pytest.approx(found.rows[1].ratio_half)
-    assert title == ("", "squared gradient norm at fixed weights · 3 batches of 6 samples")
-    norm_figures(gradient_norms(Updates(DropNet(), mm.NoMix(), split(), AUGMENT, batch=6), 1))
-    assert len(drawn[1][0].axes) == 1

@@ -13,7 +13,7 @@ from torch import nn
 
 from drawn import drawing, noise, written
 from multimix.lab.data import Augment, CenterCrop, Flip, Loader, Normalise, Resize
-from multimix.lab.evaluation import measure_named
+from multimix.lab.evaluation.base import measure_named
 from multimix.lab.evaluation.boxes import iou
 from multimix.lab.evaluation.cam import cam_pass, find_layers, heat_maps
 from multimix.lab.evaluation.localization import PAPER_TEXT, REFERENCE, box_of_map, localization
@@ -22,12 +22,12 @@ from multimix.lab.evaluation.runner import query_for
 from multimix.lab.evaluation.subject import Subject
 from multimix.lab.evaluation.transfer import (
     TRANSFER_RULES,
-    TransferOptions,
     last_stage,
     measure_transfer,
     put_new_head,
     train_on,
 )
+from multimix.lab.images import PREDICTED_BOX, TRUE_BOX
 from multimix.lab.nets import network
 from pretrained import as_it_was_trained, pretrained
 from real_data import real
@@ -58,8 +58,8 @@ def net(name="preact_resnet18_small", classes=5, seed=0):
     return network(name, classes)
 
 
-def transfer(given, train, test, *, progress=iter, shown=None, **options):
-    return train_on(given, train, test, TRAIN, VIEW, TransferOptions(**options), shown=shown, progress=progress)
+def transfer(given, train, test, **options):
+    return train_on(given, train, test, TRAIN, VIEW, **options)
 
 
 def state(module):
@@ -216,12 +216,11 @@ def cub(tmp_path, monkeypatch):
 
 
 def test_the_numbers_of_table_vi(cub):
-    options = TransferOptions(count=2, batch=6)
-    found = measure_transfer(Run(net(), "small").subject, READING, transfer=options)
+    found = measure_transfer(Run(net(), "small").subject, READING, count=2, batch=6)
     names = ("error", "accuracy", "transfer_text", "transfer_reference")
     assert list(found.numbers) == [f"{name}_{i}" for i in (1, 2) for name in names]
     for i in (1, 2):
-        moved, _ = train_on(net(), cub["train"], cub["test"], TRAIN, VIEW, TransferOptions(count=i, batch=6))
+        moved, _ = train_on(net(), cub["train"], cub["test"], TRAIN, VIEW, count=i, batch=6)
         right = boxes = 0
         for row in range(9):
             image, label = cub["test"].batch(torch.tensor([row]))
@@ -245,15 +244,13 @@ def test_the_numbers_of_table_vi(cub):
 )
 def test_the_usual_options_depend_on_the_scale(cub, scale, count, per_class, batch):
     subject = Run(net(), scale).subject
-    query = query_for("transfer", subject, measure_named("transfer").defaults, "last")
+    query = query_for("transfer", subject, {}, "last")
     assert query.variant == "", "they are the usual ones"
     names = ("count", "per_class", "batch", "layers")
     assert [query.options[f"transfer.{name}"] for name in names] == [count, per_class, batch, ["stage4"]]
-    named = query_for(
-        "transfer", subject, {"transfer": TransferOptions("epoch", count, 1e-4, batch, per_class, 0, ("stage4",))}, "last"
-    )
-    assert named.options == query.options, "the default by its name"
-    other = query_for("transfer", subject, {"transfer": TransferOptions("epoch", 10, 1e-4, batch, 2, 0, ("stage4.0",))}, "last")
+    named = {"count": count, "batch": batch, "per_class": per_class, "layers": ("stage4",)}
+    assert query_for("transfer", subject, named, "last").options == query.options, "the defaults by their names"
+    other = query_for("transfer", subject, {"per_class": 2, "layers": ("stage4.0",)}, "last")
     assert other.variant == "transfer.per_class = 2, transfer.layers = stage4.0"
 
 
@@ -262,16 +259,31 @@ def test_a_smoke_run_is_transferred_with_few_birds(cub, monkeypatch):
     whole = train_on
     monkeypatch.setattr(
         "multimix.lab.evaluation.transfer.train_on",
-        lambda network, train, test, *more, **options: (
+        lambda network, train, test, *views, **options: (
             seen.append((len(train), len(test), len(options["shown"])))
-            or whole(network, train, test, more[0], more[1], replace(more[2], batch=3), **options)
+            or whole(network, train, test, *views, **options | {"batch": 3})
         ),
     )
-    found = measure_transfer(Run(net(), "smoke").subject, READING)
+    subject = Run(net(), "smoke").subject
+    measure = measure_named("transfer")
+    found = measure.find(subject, READING, **measure.options(subject, {}))
     assert seen == [(3, 3, 9)], "one picture of every class, but the same birds are shown"
     assert "accuracy_2" in found.numbers
     assert "accuracy_3" not in found.numbers
     assert [one.row for one in found.result.examples] == [round(i * 8 / 7) for i in range(8)]
+
+
+def test_the_birds_are_stored_with_their_boxes(cub):
+    finding = measure_transfer(Run(net(), "small").subject, READING, count=1, batch=6)
+    grid, examples = finding.pictures["birds"], finding.result.examples
+    images, _ = zip(*(cub["test"].batch(torch.tensor([one.row])) for one in examples), strict=True)
+    plain = Augment([Resize((24, 24))])
+    expected = torch.cat([plain.apply(image, torch.zeros(1, 0)) for image in images])
+    assert grid.images.shape == (8, 24, 24, 3)
+    assert abs(grid.images - (255 * expected).permute(0, 2, 3, 1).numpy()).max() < 2
+    boxes = [(i, *box, TRUE_BOX) for i, one in enumerate(examples) for box in one.true]
+    boxes += [(i, *one.predicted, PREDICTED_BOX) for i, one in enumerate(examples) if one.predicted[2]]
+    assert grid.boxes.tolist() == [list(map(float, box)) for box in boxes]
 
 
 def test_it_learns(splits):
@@ -342,7 +354,7 @@ def test_what_cannot_be_done_is_one_sentence(splits):
     for match, options in (
         ("layers must be a tuple of layer names, such as .*, got 'stage4'", {"layers": "stage4"}),
         ("no layer 'stage9'", {"layers": ("stage9",)}),
-        ("no unit 'batch'; there are epoch, step", {"unit": "batch"}),
+        ("unit must be one of epoch, step", {"unit": "batch"}),
         ("count must be at least 1, got 0", {"count": 0}),
         ("lr must be positive, got 0", {"lr": 0}),
         ("batch must be at most the 12 samples", {"batch": 13}),
@@ -386,8 +398,8 @@ def test_a_pretrained_network_learns_real_birds():
     test = splits["test"].take(torch.arange(0, len(splits["test"]), 40))
     view = Augment([Resize(128), CenterCrop(112), as_it_was_trained().steps[-1]])
     given = pretrained()
-    options = TransferOptions("step", count=2, lr=1e-3, batch=16, layers=("features.16", "features.17"))
-    moved, result = train_on(given, train, test, view, view, options)
+    options = {"unit": "step", "count": 2, "lr": 1e-3, "batch": 16, "layers": ("features.16", "features.17")}
+    moved, result = train_on(given, train, test, view, view, **options)
     assert len(result.rows) == 2
     assert torch.equal(given.features[15].layers[0][0].weight, moved.features[15].layers[0][0].weight)
     assert not torch.equal(given.features[16].layers[0][0].weight, moved.features[16].layers[0][0].weight)

@@ -5,7 +5,7 @@ import torch
 
 import multimix as mm
 from multimix.lab.data import read
-from multimix.lab.evaluation import measure_named
+from multimix.lab.evaluation.base import measure_named
 from multimix.lab.evaluation.predictions import READING
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe

@@ -1,9 +1,18 @@
-"""`multimix evaluate`."""
+"""`multimix evaluate`: measure trained networks, and print the numbers."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .options import DataFolder, Trust, data_folder, option
+import tyro
+
+from ..terminal import note
+from .options import DataFolder, Trust, changes_of, check_sizes, data_folder, option
+
+if TYPE_CHECKING:
+    from ..evaluation.runner import Evaluated
+
+MAX_COLUMNS = 12
 
 
 def evaluate(
@@ -19,73 +28,144 @@ def evaluate(
             "error, calibration, localization, background, corruption, transfer, speech, gradient_norm, training_time.", "NAME …"
         ),
     ] = ("error", "calibration"),
+    set_: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(
+            name="set",
+            metavar="NAME=VALUE …",
+            help="Options of the measures, listed above.",
+            help_behavior_hint="(default: those above)",
+        ),
+    ] = (),
     checkpoint: Annotated[
         Literal["last", "best"] | None, option("Which weights of a run.", default="last; best for speech")
     ] = None,
     data: DataFolder = None,
     data_set: Annotated[str | None, option("Another data set.", "NAME", default="the run's own")] = None,
     part: Annotated[str | None, option("test or validation.", "PART", default="as in training")] = None,
-    per_class: Annotated[int | None, option("So many samples of every class.", "N", default="as in training")] = None,
-    whole: Annotated[bool, option("All samples of the part, also if training looked at fewer.")] = False,
+    per_class: Annotated[int | None, option("Samples of every class.", "N", default="as in training")] = None,
+    whole: Annotated[bool, option("All samples of the part, even if the training reported on fewer.")] = False,
     batchnorm: Annotated[
         tuple[Literal["as_trained", "recomputed", "unaugmented"], ...],
         option("Batch-norm statistics: as_trained, recomputed (unmixed training samples, augmented) or unaugmented.", "WAY …"),
     ] = ("as_trained",),
-    bins: Annotated[int, option("Calibration: bins of confidence.", "M")] = 10,
-    corruptions: Annotated[tuple[str, ...], option("Corruption: which.", "NAME …", default="all")] = (),
-    severities: Annotated[tuple[int, ...], option("Corruption: of 1 … 5.", "S …")] = (1, 2, 3, 4, 5),
-    ks: Annotated[tuple[int, ...], option("Gradient norm, time: which K.", "K …")] = (1, 3, 5, 7, 9),
-    batches: Annotated[int, option("Gradient norm: mean over so many batches.", "N")] = 20,
-    mean: Annotated[tuple[float, ...], option("A network that is no run: pixels' mean.", "M …", default="the data's")] = (),
-    std: Annotated[tuple[float, ...], option("A network that is no run: their deviation.", "S …", default="the data's")] = (),
-    crop: Annotated[
-        int | None,
-        option(
-            "A network that is no run: side of its input, cut from the middle.",
-            "SIDE",
-            default="224 for photos, else as they are",
-        ),
-    ] = None,
-    foreign: Annotated[bool, option("A network that is no run: its classes are not those of the data.")] = False,
-    seed: Annotated[int, option("Decides noise, and which other image replaces a background.", "SEED")] = 0,
-    batch: Annotated[int, option("Samples at a time.", "B")] = 200,
+    batch: Annotated[int, option("Samples at a time; changes no number.", "B")] = 200,
     workers: Annotated[int, option("Processes that read pictures.", "N")] = 0,
-    device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="what is there")] = None,
-    out: Annotated[Path, option("Where findings on networks that are no runs go.", "FOLDER")] = Path("multimix-evaluations"),
-    again: Annotated[bool, option("Measure anew what was measured before.")] = False,
+    device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="the accelerator, if there is one")] = None,
+    out: Annotated[Path, option("Folder for networks that were not trained here.", "FOLDER")] = Path("multimix-evaluations"),
+    again: Annotated[bool, option("Repeat measurements that are stored.")] = False,
     trust: Trust = (),
 ) -> None:
-    """What trained networks are worth: errors, calibration, localisation, robustness, transfer, gradients and time.
+    """Measure trained networks: error, calibration, localization, robustness, transfer, gradient norm, and time.
 
-    Numbers are kept in the run's folder (evaluations.jsonl), pictures beside them; what is known is not measured again. Tables
-    and reports read them from there.
+    Numbers are stored in the folder of the run (evaluations.jsonl) and are not measured twice. multimix table prints them
+    beside the paper's, multimix report draws figures.
+
+    Options of the measures with their defaults, for --set (no spaces in lists; none for no value):
+      calibration    bins=10
+      background     seed=0
+      corruption     severities=1,2,3,4,5 corruptions= seed=0  (all corruptions if none is named)
+      transfer       unit=epoch count=10 lr=0.0001 batch=32 per_class=none seed=0 layers=none
+                     (smoke runs: count=2 batch=10 per_class=1; layers: the last stage)
+      gradient_norm  ks=1,3,5,7,9 batches=20 seed=0
+      training_time  ks=1,3,5,7,9 repeats=5 seed=0  (smoke runs: repeats=2)
+      any measure    mean=none std=none crop=none foreign=false  (only for a network that was not trained here:
+                     pixels and crop as usual for the data set; foreign: its classes are others)
 
     Try it:
       multimix evaluate multimix-runs
       multimix evaluate multimix-runs/cifar100_preact_resnet18/small/none-k1-seed0-* --on error calibration corruption
+      multimix evaluate multimix-runs --on corruption --set corruptions=blur,jpeg severities=1,3,5
       multimix evaluate multimix-runs/tiny_imagenet/smoke/* --on localization background
-      multimix evaluate my_models:resnet50 --data-set imagenet --on error localization
+      multimix evaluate multimix-runs --on transfer --set unit=step count=10 layers=stage4.2
+      multimix evaluate my_models:resnet50 --data-set imagenet --on error localization --set crop=256
     """
+    from ..evaluation.options import parse_options
     from ..evaluation.predictions import Reading
     from ..evaluation.runner import evaluate_places
-    from ..evaluation.subject import Samples, View
-    from ..results.evaluations import draw, show_evaluations
+    from ..evaluation.subject import Samples
 
-    options = {"bins": bins, "severities": severities, "corruptions": corruptions, "seed": seed, "ks": ks, "batches": batches}
+    options, view = parse_options(changes_of(set_), on)
+    check_sizes({**options, **view._asdict()})
     done, failed = evaluate_places(
         run,
         on,
         data=data_folder(data),
         out=out,
-        draw=draw,
         checkpoint=checkpoint,
         samples=Samples(data_set, part, per_class, whole),
         batchnorm=batchnorm,
-        view=View(mean or None, std or None, crop, foreign),
+        view=view,
         options=options,
         reading=Reading(batch, workers),
         device=device,
         again=again,
         trust=trust,
     )
-    show_evaluations(on, done, failed)
+    _print_evaluations(run, on, done, failed)
+
+
+def _print_evaluations(run: Sequence[str], on: Sequence[str], done: Sequence["Evaluated"], failed: Sequence[str]) -> None:
+    """Print a table per measure; raise ValueError if something could not be measured."""
+    from ..evaluation.cache import is_run
+
+    for name in on:
+        evaluations = [evaluation for evaluation in done if evaluation.on == name]
+        if evaluations:
+            _print_table(name, evaluations)
+    stored = sum(not evaluation.new for evaluation in done)
+    if stored:
+        note(f"{stored} of {len(done)} evaluations were stored before (--again repeats them)")
+    if any(is_run(evaluation.folder) for evaluation in done):
+        note(f"multimix report {run[0] if len(run) == 1 else 'RUNS'} draws figures")
+    if len(failed) == 1 and not done:
+        raise ValueError(failed[0])
+    if failed:
+        for sentence in failed:
+            note(sentence)
+        raise ValueError("some evaluations failed, see above")
+
+
+def _print_table(name: str, evaluations: Sequence["Evaluated"]) -> None:
+    """Print a row per subject; for a single subject or many numbers, a row per number."""
+    from rich.console import Console
+
+    from ..evaluation.names import MEASURES
+    from ..report.tables import Table
+
+    labels = _labels(evaluations)
+    about, columns = MEASURES[name].about, MEASURES[name].columns
+    every = tuple(dict.fromkeys(key for evaluation in evaluations for key in evaluation.numbers))
+    keys = [key for key in columns or every if any(evaluation.numbers.get(key) is not None for evaluation in evaluations)]
+    by_subject = len(evaluations) > 1 and len(keys) <= MAX_COLUMNS
+    shown = keys if by_subject else every
+    heads = [key.replace("_", " ") for key in shown]
+    cells = [[_number(key, evaluation.numbers.get(key)) for key in shown] for evaluation in evaluations]
+    if by_subject:
+        rows = [[label, *row] for label, row in zip(labels, cells, strict=True)]
+        heads = ["run", *heads]
+    else:
+        rows = [[head, *column] for head, *column in zip(heads, *cells, strict=True)]
+        heads = ["number", *labels]
+    Console().print(Table.of_rows(f"{name}: {about}", heads, rows))
+
+
+def _labels(evaluations: Sequence["Evaluated"]) -> list[str]:
+    """Return the shortest distinct labels: titles, titles with recipe and scale, or folders."""
+    titles = [evaluation.subject for evaluation in evaluations]
+    folders = [evaluation.folder.resolve().parts for evaluation in evaluations]
+    longer = [f"{'/'.join(parts[-3:-1])} {title}" for parts, title in zip(folders, titles, strict=True)]
+    paths = ["/".join(parts[-3:]) for parts in folders]
+    return next((labels for labels in (titles, longer) if len(set(labels)) == len(evaluations)), paths)
+
+
+def _number(name: str, value: float | None) -> str:
+    """Format a count, or a number with two decimal places, or three digits if it is small."""
+    from ..evaluation.names import COUNTS
+    from ..report.tables import EMPTY
+
+    if value is None:
+        return EMPTY
+    if name in COUNTS:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"

@@ -52,11 +52,7 @@ class Backgrounds:
     rows: tuple[BackgroundError, ...]
 
 
-@measure(
-    "background",
-    "error with the background replaced by another image, or with Gaussian noise on it (data with boxes)",
-    columns=("n", "clean", *BACKGROUNDS),
-)
+@measure("background")
 def measure_background(subject: Subject, reading: Reading, *, seed: int = 0) -> Finding:
     """The errors of a subject with spoilt backgrounds."""
     split = read_as_seen(subject)

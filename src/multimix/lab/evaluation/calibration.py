@@ -86,12 +86,7 @@ class CalibrationResult:
     scaling: Scaling | None
 
 
-@measure(
-    "calibration",
-    "ECE with bins (a, b], adaptive ECE, Brier, NLL; temperature scaling for comparison",
-    columns=("n", "ece", "adaptive_ece", "brier", "nll", "temperature", "ece_before", "ece_scaled"),
-    labels=lambda subject, options: subject.labels("report", "select"),
-)
+@measure("calibration", labels=lambda subject, options: subject.labels("report", "select"))
 def measure_calibration(subject: Subject, reading: Reading, *, bins: int = BINS) -> Finding:
     """The calibration of a subject; a temperature is fitted on the part for selection, if the run has one."""
     predicted = subject.predictions(reading)

@@ -116,11 +116,7 @@ class Corruptions:
         return {name: fmean(row.top1.percent for row in self.rows if row.name == name) for name in names}
 
 
-@measure(
-    "corruption",
-    "error under common corruptions, mean over severities",
-    columns=("n", "clean", *COMMON),
-)
+@measure("corruption")
 def measure_corruption(
     subject: Subject,
     reading: Reading,

@@ -84,11 +84,7 @@ class Errors:
         return numbers
 
 
-@measure(
-    "error",
-    "top-1 and top-5 error with Wilson's 95 % interval, class by class, confusions",
-    columns=("n", "error", "error_low", "error_high", "error_top5", "worst_class_error"),
-)
+@measure("error")
 def measure_error(subject: Subject, reading: Reading) -> Finding:
     """The errors of a subject."""
     found = errors(subject.predictions(reading), subject.report.classes)

@@ -135,11 +135,7 @@ class Updates:
                 value.copy_(self.buffers[name])
 
 
-@measure(
-    "gradient_norm",
-    "‖g‖² of a batch at these weights, for every K",
-    labels=lambda subject, options: subject.labels("train"),
-)
+@measure("gradient_norm", labels=lambda subject, options: subject.labels("train"))
 def measure_gradient_norm(
     subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, batches: int = 20, seed: int = 0
 ) -> Finding:

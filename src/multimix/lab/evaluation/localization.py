@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Augment, Files
+from ..images import ImageGrid
 from .base import Finding, measure
+from .box_pictures import blend_heat, box_grid, pictures_seen
 from .boxes import Boxed, boxed_batches, iou, largest_box, with_boxes
 from .cam import CamPass, cam_pass, find_layers, heat_maps
 from .error import Proportion, proportion
@@ -22,6 +24,7 @@ from .subject import Subject
 
 MOST = 50  # images at a time, since their maps are many
 SWEPT_IOU = (0.3, 0.5, 0.7)
+PICTURES, PICTURES_PER_ROW = 10, 5
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,7 @@ class Localization:
         return next(one for one in self.accuracies if one.name == name)
 
 
-@measure(
-    "localization",
-    "boxes from class activation maps, per cent found (data with boxes)",
-    columns=("n", "error", "paper_text", "reference", "max_box_gt_known_0.5", "max_box_top1_0.5", "max_box_predicted_0.5"),
-)
+@measure("localization")
 def measure_localization(subject: Subject, reading: Reading) -> Finding:
     """The boxes of a subject's class activation maps."""
     split = subject.report
@@ -107,7 +106,37 @@ def measure_localization(subject: Subject, reading: Reading) -> Finding:
         )
     found = localization(subject.network, split, subject.evaluation, reading, foreign=subject.foreign)
     numbers: dict[str, float | None] = {"n": found.n, "error": None if found.error is None else found.error.percent}
-    return Finding(numbers | {one.name: one.accuracy.percent for one in found.accuracies}, found)
+    numbers |= {accuracy.name: accuracy.accuracy.percent for accuracy in found.accuracies}
+    boxed = with_boxes(split)
+    rows = torch.linspace(0, len(boxed) - 1, min(PICTURES, len(boxed))).round().long()
+    pictures = box_pictures(subject.network, boxed.take(rows), subject.evaluation, foreign=subject.foreign)
+    return Finding(numbers, found, {"boxes": pictures})
+
+
+def box_pictures(
+    network: nn.Module, split: Files, augment: Augment, *, rule: Rule = REFERENCE, foreign: bool = False
+) -> ImageGrid:
+    """Return pictures with the heat map of the predicted class, its box, and the true boxes.
+
+    Args:
+        network: The network.
+        split: Samples; those without a box are omitted.
+        augment: Preparation of the samples.
+        rule: Rule of the predicted box, and of the titles: overlap, and whether the object is found.
+        foreign: Whether the network's classes are not those of the split; no class is wrong then.
+    """
+    split = with_boxes(split)
+    ((batch, seen),) = cam_passes(network, split, augment, Reading(len(split)))
+    images, predicted = pictures_seen(split, augment), seen.logits.argmax(1)
+    maps = heat_maps(seen.raw(predicted), (images.shape[2], images.shape[3]), as_script=rule.as_script)
+    boxes = [rule.box(heat) for heat in maps]
+    titles = []
+    for box, true, correct in zip(boxes, batch.boxes, (predicted.cpu() == batch.labels) | foreign, strict=True):
+        overlap = torch.tensor(rule.overlap(box, true), dtype=torch.float64)
+        verdict = "found" if rule.met(overlap, correct) else "class wrong" if not correct else "not found"
+        titles.append(f"IoU {float(overlap):.2f}, {verdict}")
+    caption = "heat map of the predicted class with its box, and true boxes"
+    return box_grid(blend_heat(images, maps), boxes, batch.boxes, titles, columns=PICTURES_PER_ROW, caption=caption)
 
 
 def localization(

@@ -1,7 +1,7 @@
-"""Every measure on every run or network: what is stored already is found, the rest is measured and stored beside the run."""
+"""Every measure on every run or network: stored numbers are read, others are measured and stored beside the run."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,23 +11,30 @@ import torch
 from ..storage import digest, make_folder, processor, write_atomically
 from ..terminal import bar, note, paced
 from ..training.checkpoint import Which
-from .base import measure_named
+from .base import Measure, measure_named
 from .cache import Query, find_row, finished_runs, is_run, store_row
+from .names import MEASURES
 from .predictions import READING, Reading
 from .subject import Batchnorm, Samples, Subject, View, network_subject, run_subject
 
 AS_TRAINED, USUAL_VIEW = Samples(), View()
-Draw = Callable[[str, Subject, Any], Mapping[str, bytes]]  # pictures by file name, of the result of a measure
 
 
 class Evaluated(NamedTuple):
-    """The ``numbers`` of one measure about one subject, whose run is in ``folder``; ``new`` if it was measured now."""
+    """Numbers of one measure of one subject.
+
+    Args:
+        subject: Title of the subject.
+        folder: Folder of its run.
+        on: Name of the measure.
+        numbers: Numbers by name.
+        new: Whether they were measured now, not read.
+    """
 
     subject: str
     folder: Path
     on: str
     numbers: Mapping[str, float | None]
-    files: list[Path]
     new: bool
 
 
@@ -37,7 +44,6 @@ def evaluate_places(
     *,
     data: Path,
     out: Path = Path("multimix-evaluations"),
-    draw: Draw = lambda name, subject, result: {},
     checkpoint: Which | None = None,
     samples: Samples = AS_TRAINED,
     batchnorm: Sequence[Batchnorm] = ("as_trained",),
@@ -48,13 +54,30 @@ def evaluate_places(
     again: bool = False,
     trust: Collection[str] = (),
 ) -> tuple[list[Evaluated], list[str]]:
-    """The measures ``on`` of all runs and networks in ``places``, and a sentence for everything that could not be measured.
+    """Measure all runs and networks in ``places``.
 
-    Of ``options`` every measure takes its own. ``draw`` makes the pictures. With ``again`` what is stored is measured anew.
-    ``trust`` are import paths of networks that the folders of runs may name. Everything is measured for each of ``batchnorm``.
+    Args:
+        places: Folders of runs or of results, or ``package.module:function`` of networks.
+        on: Names of measures.
+        data: Folder of the data sets.
+        out: Folder for the findings on networks that were not trained here.
+        checkpoint: Weights to measure; None for the default of each measure.
+        samples: Samples to measure on.
+        batchnorm: Kinds of batch-norm statistics; everything is measured with each.
+        view: Preparation of pictures for networks that were not trained here.
+        options: Options of measures. Each measure takes its own.
+        reading: How samples are read.
+        device: Device; None for the accelerator of the machine, or the CPU.
+        again: Whether to repeat stored measurements.
+        trust: Import paths of networks that the folders of runs may name.
+
+    Returns:
+        The evaluations, and a sentence for everything that could not be measured.
+
+    Raises:
+        ValueError: If ``places`` is empty or a measure does not exist.
     """
-    for name in on:
-        measure_named(name)
+    measures = {name: measure_named(name) for name in on}
     if not places:
         raise ValueError("name the folder of a run or of results, or package.module:function of a network")
     done: list[Evaluated] = []
@@ -69,7 +92,8 @@ def evaluate_places(
     work = [(folder, load, name, way) for folder, load in subjects.items() for way in batchnorm for name in on]
     for folder, load, name, way in paced("Evaluating", work):
         try:
-            done.append(_evaluate(folder, load, name, way, checkpoint, options, reading, draw, again))
+            which = checkpoint or MEASURES[name].checkpoint
+            done.append(_evaluate(folder, load(which), name, measures[name], which, way, options, reading, again))
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             reasons.setdefault(str(error), []).append(f"{folder.name}, {name}")
     # Once, where data that all need are missing.
@@ -78,72 +102,71 @@ def evaluate_places(
 
 def _evaluate(
     folder: Path,
-    load: Callable[[Which], Subject],
+    subject: Subject,
     name: str,
+    measure: Measure,
+    checkpoint: Which,
     way: Batchnorm,
-    checkpoint: Which | None,
-    options: Mapping[str, Any],
+    given: Mapping[str, Any],
     reading: Reading,
-    draw: Draw,
     again: bool,
 ) -> Evaluated:
-    """One measure of one subject: measured and stored in its folder, or taken from there."""
-    chosen = measure_named(name)
-    which = checkpoint or chosen.checkpoint
-    subject = load(which)
-    own = {option: options.get(option, usual) for option, usual in chosen.defaults.items()}
-    query = query_for(name, subject, own, which, way)
-    place = folder / query.folder
-    known = None if again else find_row(folder, query, note)
+    """Return the stored numbers of one measure of one subject, or measure and store them."""
+    query = query_for(name, subject, given, checkpoint, way)
     title = subject.title if way == "as_trained" else f"{subject.title}, {way}"
-    if known is not None:
-        return Evaluated(title, folder, name, known["numbers"], sorted(place.glob("*.*")), new=False)
-    subject = subject.with_batchnorm(way)
-    found = chosen.find(subject, reading._replace(progress=bar(f"{subject.title}: {name}")), **own)
-    pictures = {place / file: content for file, content in draw(name, subject, found.result).items()}
+    stored = None if again else find_row(folder, query, note)
+    if stored is not None:
+        return Evaluated(title, folder, name, stored["numbers"], new=False)
+    options = measure.options(subject, given)
+    reading = reading._replace(progress=bar(f"{subject.title}: {name}"))
+    finding = measure.find(subject.with_batchnorm(way), reading, **options)
     try:
-        if pictures:
-            make_folder(place)
-        for path, content in pictures.items():
-            write_atomically(path, content)
-        store_row(folder, query, numbers=found.numbers, result=asdict(found.result))
+        if finding.pictures:
+            make_folder(folder / query.folder)
+        for file, grid in finding.pictures.items():
+            write_atomically(folder / query.folder / f"{file}.npz", grid.to_bytes())
+        store_row(folder, query, numbers=finding.numbers, result=asdict(finding.result))
     except OSError as error:
         note(f"the numbers of {subject.title} cannot be stored: {error}")
-        pictures = {}
-    return Evaluated(title, folder, name, found.numbers, list(pictures), new=True)
+    return Evaluated(title, folder, name, finding.numbers, new=True)
 
 
 def query_for(
-    name: str, subject: Subject, options: Mapping[str, Any], checkpoint: Which, batchnorm: Batchnorm = "as_trained"
+    name: str, subject: Subject, given: Mapping[str, Any], checkpoint: Which, batchnorm: Batchnorm = "as_trained"
 ) -> Query:
-    """The evaluation with all that its numbers depend on, so that the same one is recognised when it comes again."""
-    chosen = measure_named(name)
-    options, defaults = chosen.resolve(subject, options), chosen.resolve(subject, chosen.defaults)
-    given, usual = _flat(options), _flat(defaults)
-    if name != "transfer":  # which looks at birds only
-        given, usual = {**subject.samples, **given}, {**(subject.usual or subject.samples), **usual}
+    """Return an evaluation with everything that its numbers depend on.
+
+    Args:
+        name: Name of the measure.
+        subject: The subject.
+        given: Options; the others have their defaults.
+        checkpoint: Which weights the subject has.
+        batchnorm: Kind of batch-norm statistics.
+    """
+    measure = measure_named(name)
+    options = measure.options(subject, given)
+    values, defaults = _as_json(options), _as_json(measure.options(subject, {}))
+    if name == "transfer":  # measured on birds, not on the samples of the subject; stored rows have prefixed names
+        values, defaults = ({f"transfer.{key}": value for key, value in own.items()} for own in (values, defaults))
+    else:
+        values, defaults = {**subject.samples, **values}, {**(subject.usual or subject.samples), **defaults}
     if batchnorm != "as_trained":
-        given["batchnorm"] = batchnorm
-    # How many epochs of a transfer changes none of them.
+        values["batchnorm"] = batchnorm
+    # More epochs of a transfer do not change the earlier ones.
     unusual = [
         f"{key} = {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for key, value in given.items()
-        if value != usual.get(key) and key != "transfer.count"
+        for key, value in values.items()
+        if value != defaults.get(key) and key != "transfer.count"
     ]
-    whole = {**given, "labels": digest([labels.tolist() for labels in chosen.labels(subject, options)])[:10]}
-    if chosen.timed:
+    values["labels"] = digest([labels.tolist() for labels in measure.labels(subject, options)])[:10]
+    if measure.timed:
         device = next(subject.network.parameters()).device.type
-        whole |= {"device": device, "threads": torch.get_num_threads(), "processor": processor()}
-    return Query(name, checkpoint, subject.weights, whole, ", ".join(unusual), subject.file)
+        values |= {"device": device, "threads": torch.get_num_threads(), "processor": processor()}
+    return Query(name, checkpoint, subject.weights, values, ", ".join(unusual), subject.file)
 
 
-def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON gives them back; the fields of one that is a dataclass follow its name and a dot."""
-    flat: dict[str, Any] = {}
-    for name, value in options.items():
-        fields = {f"{name}.{key}": inner for key, inner in asdict(value).items()} if is_dataclass(value) else {name: value}  # type: ignore[arg-type]  # an instance
-        flat |= fields
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in flat.items()}
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
 
 
 def _subjects(
@@ -154,7 +177,8 @@ def _subjects(
         subject = network_subject(place, data, samples, view, device)
         return {out / place.replace(":", "."): lambda which: subject}
     if any(view):
-        raise ValueError("mean, std, crop and foreign are for networks that are no runs; a run knows how it was trained")
+        given = ", ".join(name for name, value in view._asdict().items() if value)
+        raise ValueError(f"{given} cannot be set for {place}: a run uses the preparation of its training")
     runs = finished_runs(place, note)
     if not runs and is_run(Path(place)):
         note(f"{Path(place).name} is not finished: its newest checkpoint is evaluated")

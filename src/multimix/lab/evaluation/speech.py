@@ -21,13 +21,7 @@ class Selected:
     recorded_error: float | None
 
 
-@measure(
-    "speech",
-    "test error of the epoch with the least validation error (runs with a part to select by)",
-    columns=("n", "error", "selected_epoch"),
-    checkpoint="best",
-    labels=lambda subject, options: subject.labels("report", "select"),
-)
+@measure("speech", labels=lambda subject, options: subject.labels("report", "select"))
 def measure_selected(subject: Subject, reading: Reading) -> Finding:
     """The error of a run's network; with the log of its training, checked to be that of the best epoch.
 

@@ -51,9 +51,14 @@ class Samples:
 
 
 class View(NamedTuple):
-    """How pictures are prepared for a network that is no run; None: the data set's mean and deviation, its usual size.
+    """Preparation of pictures for a network that was not trained here.
 
-    ``foreign``: the network's classes are not those of the data set.
+    Args:
+        mean: Mean of the pixels; None for that of the data set.
+        std: Standard deviation of the pixels; None for that of the data set.
+        crop: Side of the input, cropped from the center; None for 224 for photos, else the stored
+            size.
+        foreign: Whether the network's classes are not those of the data set.
     """
 
     mean: tuple[float, ...] | None = None
@@ -208,7 +213,7 @@ def network_subject(path: str, data: str | Path, samples: Samples, view: View, d
     Images are resized and their middle is taken, 224 unless ``view`` says otherwise, where they have different sizes.
     """
     if samples.data_set is None:
-        raise ValueError(f"a data set must be named for {path!r}, which is no run that would tell it")
+        raise ValueError(f"data_set must be given for {path!r}, which was not trained here (--data-set NAME)")
     own, folder = Data(samples.data_set), Path(data)
     entry = own.entry()
     part = samples.part or _reported_part(entry)

@@ -68,24 +68,24 @@ class TrainingTimes:
 REPEATS, SMOKE_REPEATS = 5, 2
 
 
-def _usual_repeats(subject: Subject, options: Mapping[str, Any]) -> dict[str, Any]:
-    """No number of repeats is five, and two of a run at smoke scale."""
-    return {**options, "repeats": options["repeats"] or (SMOKE_REPEATS if subject.scale == "smoke" else REPEATS)}
+def _resolve(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"repeats": SMOKE_REPEATS if subject.scale == "smoke" else REPEATS, **given}
 
 
-@measure(
-    "training_time",
-    "time of an update for every K: as a multiple of K = 1, and by how many per cent it is longer",
-    labels=lambda subject, options: subject.labels("train"),
-    timed=True,
-    resolve=_usual_repeats,
-)
+@measure("training_time", labels=lambda subject, options: subject.labels("train"), timed=True, resolve=_resolve)
 def measure_training_time(
-    subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, repeats: int | None = None, seed: int = 0
+    subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, repeats: int = REPEATS, seed: int = 0
 ) -> Finding:
-    """Times of updates of a run's last epoch."""
-    number = _usual_repeats(subject, {"repeats": repeats})["repeats"]
-    found = training_times(updates_of(subject, "training_time", ks, seed, reading.workers), number, reading.progress)
+    """Measure the time of updates of a run's last epoch.
+
+    Args:
+        subject: A run.
+        reading: How samples are read.
+        ks: Interpolations per pair.
+        repeats: Measurements of each K; 2 by default for a run at smoke scale.
+        seed: Seed of the pairs and of λ.
+    """
+    found = training_times(updates_of(subject, "training_time", ks, seed, reading.workers), repeats, reading.progress)
     return Finding(found.numbers(), found)
 
 

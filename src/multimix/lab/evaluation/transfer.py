@@ -8,13 +8,13 @@ and beside them how many birds get the right class: from its course that is what
 """
 
 import copy
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,9 @@ from ...core.logits import logits_of
 from ...core.sampling import seeded
 from ..data import Augment, Files, Loader, Split
 from ..data.cub import read_cub200
+from ..images import ImageGrid
 from .base import Finding, measure
+from .box_pictures import box_grid, pictures_seen
 from .boxes import annotated, with_boxes
 from .cam import find_layers, heat_maps
 from .error import Proportion
@@ -41,37 +43,6 @@ EXAMPLES = 8  # birds whose boxes are stored
 
 Unit = Literal["epoch", "step"]
 HEAD = 0x4EAD  # a key of its own for the start values
-
-
-@dataclass(frozen=True)
-class TransferOptions:
-    """The paper's are Adam at ``lr`` and ``count`` epochs (or steps); the batch is a choice. ``per_class`` is of both parts.
-
-    ``layers`` are trained together with the new head; None is the last stage of a network of :mod:`multimix.lab.nets`. Its last
-    bottleneck is ``("stage4.2",)`` in resnet50 and ``("stage4.0",)`` in resnet50_small.
-    """
-
-    unit: Unit = "epoch"
-    count: int = 10
-    lr: float = 1e-4
-    batch: int = 32
-    per_class: int | None = None
-    seed: int = 0
-    layers: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.layers, str):
-            raise ValueError(f"layers must be a tuple of layer names, such as ('stage4',), got {self.layers!r}")
-        if self.unit not in ("epoch", "step"):
-            raise ValueError(f"no unit {self.unit!r}; there are epoch, step")
-        if self.count < 1:
-            raise ValueError(f"count must be at least 1, got {self.count}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr}")
-
-
-PAPER = TransferOptions()
-SMOKE = TransferOptions(count=2, batch=10, per_class=1)
 
 
 @dataclass(frozen=True)
@@ -110,52 +81,117 @@ class Transfer:
     examples: tuple[BirdBoxes, ...] = ()
 
 
-def birds(folder: Path, options: TransferOptions) -> tuple[Files, Files]:
-    """The two parts of CUB-200-2011, or ``per_class`` pictures of every class of each."""
+SMOKE: Mapping[str, Any] = {"count": 2, "batch": 10, "per_class": 1}  # options of a run at smoke scale
+
+
+def birds(folder: Path, per_class: int | None = None, seed: int = 0) -> tuple[Files, Files]:
+    """Return the training and the test part of CUB-200-2011.
+
+    Args:
+        folder: Folder of the data sets.
+        per_class: Pictures of every class in each part; None for all.
+        seed: Seed of their choice.
+    """
     parts = read_cub200(folder).parts
-    some = parts if options.per_class is None else {k: v.subset(options.per_class, options.seed) for k, v in parts.items()}
-    return some["train"], some["test"]
+    if per_class is not None:
+        parts = {name: part.subset(per_class, seed) for name, part in parts.items()}
+    return parts["train"], parts["test"]
 
 
-def usual_transfer(subject: Subject, options: Mapping[str, Any]) -> dict[str, Any]:
-    """No options are the paper's, and a small part of it for a run at smoke scale; the layers of a run are named."""
-    chosen: TransferOptions = options["transfer"] or (SMOKE if subject.scale == "smoke" else PAPER)
-    if chosen.layers is None and subject.settings is not None and subject.settings.data.entry().layout == "images":
-        chosen = replace(chosen, layers=last_stage(subject.network))
-    return {"transfer": chosen}
+def _resolve(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete options by those of the scale, and by the names of the layers of a run."""
+    options = {**(SMOKE if subject.scale == "smoke" else {}), **given}
+    if options.get("layers") is None and subject.settings is not None and subject.settings.data.entry().layout == "images":
+        options["layers"] = last_stage(subject.network)
+    return options
 
 
-def _birds_labels(subject: Subject, options: Mapping[str, Any]) -> list[Tensor]:
-    return [] if subject.folder is None else [part.labels for part in birds(subject.folder, options["transfer"])]
+def _labels(subject: Subject, options: Mapping[str, Any]) -> list[Tensor]:
+    if subject.folder is None:
+        return []
+    return [part.labels for part in birds(subject.folder, options["per_class"], options["seed"])]
 
 
-@measure(
-    "transfer",
-    "last block and a new head trained on CUB-200-2011: classes right and birds found after each epoch or step",
-    labels=_birds_labels,
-    resolve=usual_transfer,
-)
-def measure_transfer(subject: Subject, reading: Reading, *, transfer: TransferOptions | None = None) -> Finding:
-    """What was measured on birds after every epoch (or step)."""
+@measure("transfer", labels=_labels, resolve=_resolve)
+def measure_transfer(
+    subject: Subject,
+    reading: Reading,
+    *,
+    unit: Unit = "epoch",
+    count: int = 10,
+    lr: float = 1e-4,
+    batch: int = 32,
+    per_class: int | None = None,
+    seed: int = 0,
+    layers: tuple[str, ...] | None = None,
+) -> Finding:
+    """Train the last layers of a run's network on birds, and measure after every epoch or step.
+
+    Args:
+        subject: A run on images.
+        reading: How samples are read; the batch size is ``batch``.
+        unit: Whether to count epochs or steps.
+        count: Number of epochs or steps.
+        lr: Adam's learning rate.
+        batch: Batch size.
+        per_class: Pictures of every class in both parts; None for all.
+        seed: Seed of the new head, of the order of the pictures, and of their choice.
+        layers: Layers to train together with the new head; None for the last stage of a network of
+            :mod:`multimix.lab.nets`. The last bottleneck is ``stage4.2`` in resnet50 and
+            ``stage4.0`` in resnet50_small.
+    """
     settings = subject.settings
     if subject.folder is None or settings is None:
-        raise ValueError("transfer of a network that is no run is multimix.lab.evaluation.transfer.train_on in Python")
+        raise ValueError(
+            f"transfer measures runs, and {subject.title} was not trained here: call multimix.lab.evaluation.transfer.train_on"
+        )
     if settings.data.entry().layout != "images":
         raise ValueError(f"transfer needs a network of images, {subject.title} was trained on {settings.data.name}")
-    options: TransferOptions = usual_transfer(subject, {"transfer": transfer})["transfer"]
-    train, test = birds(subject.folder, options)
-    views = resized_view(settings, training=True), resized_view(settings)
-    # The same birds whatever part of them is measured.
+    train, test = birds(subject.folder, per_class, seed)
+    view = resized_view(settings)
+    # The same birds for every choice of ``per_class``.
     shown = read_cub200(subject.folder).parts["test"]
     _, found = train_on(
-        subject.network, train, test, *views, options, shown=shown, workers=reading.workers, progress=reading.progress
+        subject.network,
+        train,
+        test,
+        resized_view(settings, training=True),
+        view,
+        unit=unit,
+        count=count,
+        lr=lr,
+        batch=batch,
+        seed=seed,
+        layers=layers,
+        shown=shown,
+        workers=reading.workers,
+        progress=reading.progress,
     )
     numbers: dict[str, float | None] = {}
     for row in found.rows:
         right = row.error.n - row.error.count
         numbers |= {f"error_{row.number}": row.error.percent, f"accuracy_{row.number}": 100 * right / row.error.n}
         numbers |= {f"{one.name}_{row.number}": one.accuracy.percent for one in row.accuracies}
-    return Finding(numbers, found)
+    return Finding(numbers, found, {"birds": bird_pictures(shown, view, found)})
+
+
+def bird_pictures(split: Files, view: Augment, transfer: Transfer) -> ImageGrid:
+    """Return the birds of ``transfer.examples`` with their predicted and true boxes.
+
+    Args:
+        split: The samples that the examples refer to.
+        view: Preparation of the samples.
+        transfer: The result.
+    """
+    examples = transfer.examples
+    return box_grid(
+        pictures_seen(split.take(torch.tensor([example.row for example in examples])), view),
+        [torch.tensor(example.predicted, dtype=torch.float64) for example in examples],
+        [torch.tensor(example.true, dtype=torch.float64).reshape(-1, 4) for example in examples],
+        [""] * len(examples),
+        columns=len(examples),
+        caption=f"birds with predicted and true boxes after the first {transfer.unit}",
+    )
 
 
 def train_on(
@@ -164,39 +200,73 @@ def train_on(
     test: Files,
     augment: Augment,
     evaluation: Augment,
-    options: TransferOptions = PAPER,
     *,
+    unit: Unit = "epoch",
+    count: int = 10,
+    lr: float = 1e-4,
+    batch: int = 32,
+    seed: int = 0,
+    layers: Sequence[str] | None = None,
     shown: Files | None = None,
     workers: int = 0,
     progress: Progress = iter,
 ) -> tuple[nn.Module, Transfer]:
-    """A copy of ``network`` with a new linear head for the classes of ``train``, trained together with some layers.
+    """Train a copy of ``network`` with a new linear head for the classes of ``train``.
 
-    The head is the layer class activation maps are made with. What is trained runs in training mode, all else in evaluation mode,
-    so that its batch-norm statistics stay. ``augment`` is that of training, ``evaluation`` that of the test. The examples are
-    samples of ``shown``, by default of ``test``. Images go where the network is. The copy is returned in evaluation mode.
+    The head is the layer that class activation maps are computed from. Trained layers run in
+    training mode. All others run in evaluation mode, so that their batch-norm statistics stay.
+
+    Args:
+        network: The network. It is not changed, and its device is used.
+        train: Samples to train on.
+        test: Samples with boxes to measure on.
+        augment: Preparation of the training samples.
+        evaluation: Preparation of the test samples.
+        unit: Whether to count epochs or steps.
+        count: Number of epochs or steps.
+        lr: Adam's learning rate.
+        batch: Batch size.
+        seed: Seed of the new head and of the order of the samples.
+        layers: Layers to train together with the head; None for :func:`last_stage`.
+        shown: Samples that the examples are chosen from; None for ``test``.
+        workers: Processes that read pictures.
+        progress: Wraps the numbers of the batches.
+
+    Returns:
+        The trained copy in evaluation mode, and the result.
+
+    Raises:
+        ValueError: If an option is out of range, a layer does not exist, or the loss is not finite.
     """
+    if isinstance(layers, str):
+        raise ValueError(f"layers must be a tuple of layer names, such as ('stage4',), got {layers!r}")
+    if unit not in get_args(Unit):
+        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, got {unit!r}")
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    if not lr > 0:
+        raise ValueError(f"lr must be positive, got {lr}")
     if train.classes != test.classes:
         raise ValueError(f"train and test must have the same classes, got {len(train.classes)} and {len(test.classes)}")
     copied = copy.deepcopy(unwrapped(network)[0])
     weight = next(copied.parameters())
     images, _ = test.batch(torch.arange(min(2, len(test))))
     head = find_layers(copied, evaluation.apply(images, torch.zeros(len(images), 0)).to(weight.device, weight.dtype)).head
-    layers = (*(last_stage(copied) if options.layers is None else options.layers), head)
-    put_new_head(copied, head, len(train.classes), options.seed)
+    layers = (*(last_stage(copied) if layers is None else layers), head)
+    put_new_head(copied, head, len(train.classes), seed)
     trained = _parameters_of(copied, layers)
     copied.eval()
     needed_gradient = {value: value.requires_grad for value in copied.parameters()}
     for name, value in copied.named_parameters():
         value.requires_grad_(name in trained)
-    optimizer = torch.optim.Adam([copied.get_parameter(name) for name in trained], lr=options.lr)
-    loader = Loader(train, augment, batch=options.batch, seed=options.seed, workers=workers)
-    batches = (batch for number in count() for batch in loader.epoch(number))
-    size, reading = (len(loader) if options.unit == "epoch" else 1), Reading(options.batch, workers)
+    optimizer = torch.optim.Adam([copied.get_parameter(name) for name in trained], lr=lr)
+    loader = Loader(train, augment, batch=batch, seed=seed, workers=workers)
+    batches = (pair for epoch in itertools.count() for pair in loader.epoch(epoch))
+    size, reading = (len(loader) if unit == "epoch" else 1), Reading(batch, workers)
     rows: list[TransferRow] = []
     examples: tuple[BirdBoxes, ...] = ()
-    with one_bar(progress, options.count * (size + reading.batches_of(with_boxes(test)))) as ticking:
-        for number in range(1, options.count + 1):
+    with one_bar(progress, count * (size + reading.batches_of(with_boxes(test)))) as ticking:
+        for number in range(1, count + 1):
             for layer in layers:
                 named_layer(copied, layer).train()
             losses = [_update(copied, optimizer, x, y) for _, (x, y) in zip(ticking(range(size)), batches, strict=False)]
@@ -207,7 +277,7 @@ def train_on(
             examples = examples or bird_boxes(copied, test if shown is None else shown, evaluation)
     for value, needed in needed_gradient.items():
         value.requires_grad_(needed).grad = None
-    return copied, Transfer(options.unit, len(train.classes), trained, tuple(rows), examples)
+    return copied, Transfer(unit, len(train.classes), trained, tuple(rows), examples)
 
 
 def bird_boxes(network: nn.Module, split: Files, view: Augment) -> tuple[BirdBoxes, ...]:

@@ -120,11 +120,28 @@ def apply_changes(settings: Kind, changes: Mapping[str, str]) -> Kind:
         elif name not in hints:
             raise ValueError(_unknown(name, hints))
         else:
-            try:
-                values[name] = _parse(text.strip(), hints[name])
-            except (ValueError, SyntaxError):
-                raise ValueError(f"{name} must be {_in_words(hints[name])}, got {text!r}") from None
+            values[name] = parse_value(name, text, hints[name])
     return cast(Kind, _replace_fields(settings, values)) if values else settings
+
+
+def parse_value(name: str, text: str, hint: Any) -> Any:
+    """Parse a value from the command line.
+
+    Args:
+        name: What the error calls it.
+        text: The value, with commas between the parts of a tuple.
+        hint: Its type.
+
+    Raises:
+        ValueError: If ``text`` is not a value of this type.
+
+    >>> parse_value("ks", "1,5", tuple[int, ...])
+    (1, 5)
+    """
+    try:
+        return _parse(text.strip(), hint)
+    except (ValueError, SyntaxError):
+        raise ValueError(f"{name} must be {_in_words(hint)}, got {text!r}") from None
 
 
 def _replace_fields(value: Any, changes: Mapping[str, Any]) -> Any:
