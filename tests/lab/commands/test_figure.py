@@ -12,8 +12,6 @@ from multimix.lab.cli import main
 from multimix.lab.commands.figure import figure
 from multimix.lab.evaluation.cache import Query, collect_runs, store_row
 from multimix.lab.evaluation.transfer import BirdBoxes, Transfer
-from multimix.lab.look.paper_figures import four_interpolations
-from multimix.lab.look.pictures import cat, dog
 from multimix.lab.recipes import recipe
 from multimix.lab.results import evaluations
 from multimix.lab.results.evaluations import FIGURES, bird_strips
@@ -85,14 +83,6 @@ def test_without_a_number_figures_are_listed(runs, capsys):
     said = capsys.readouterr().out
     assert [word for word in ("Fig. 2", "Fig. 5", "Fig. 8") if word in said] == ["Fig. 2", "Fig. 5", "Fig. 8"]
     assert "Table" not in said.partition("\n")[2]
-
-
-def test_two_pictures_are_taken_in_their_order(here, capsys):
-    for name, picture in (("a.png", dog(256)), ("b.png", cat(256))):
-        Image.fromarray((picture * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()).save(here / name)
-    assert main(["figure", "3", "a.png", "b.png"]) == 0
-    assert capsys.readouterr().out == "wrote multimix-figures/figure-3.png\n"
-    assert (here / "multimix-figures" / "figure-3.png").read_bytes() == four_interpolations(dog(256), cat(256))
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,6 @@ def _pair(a: Path | None, b: Path | None) -> "tuple[Tensor, Tensor] | None":
         if a is not b:
             raise ValueError("a figure of pictures needs two of them, or none for the two that come with multimix")
         return None
-    from ..look.pictures import read_picture
+    from ..studies.look.pictures import read_picture
 
     return read_picture(a, SIZE), read_picture(b, SIZE)

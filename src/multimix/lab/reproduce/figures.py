@@ -30,12 +30,13 @@ def figure_files(
     """
     exhibit = filled.paper
     if exhibit.number in OF_PICTURES:
-        from ..look.paper_figures import four_interpolations, one_sample_each
-        from ..look.pictures import cat, dog
+        from ..report.figures import image_grid
+        from ..report.style import png
+        from ..studies.look import cat, dog, paper_interpolations, paper_samples
 
         a, b = pair or (cat(), dog())
-        drawn = one_sample_each(a, b, track=track, note=note) if exhibit.number == 2 else four_interpolations(a, b)
-        return {f"{exhibit.file_stem}.png": drawn}
+        grid = paper_samples(a, b, track=track, note=note) if exhibit.number == 2 else paper_interpolations(a, b)
+        return {f"{exhibit.file_stem}.png": png(image_grid(grid))}
     if exhibit.number == 4:
         from ..studies.spiral.finished import spiral_figure
 
