@@ -165,6 +165,9 @@ def test_ctrl_c_stops_without_a_traceback(monkeypatch, capsys):
     monkeypatch.setattr("multimix.lab.studies.look.write_look", interrupted)
     assert cli.main(["look"]) == 130
     assert capsys.readouterr().err == "stopped\n"
+    monkeypatch.setattr("multimix.lab.studies.spiral.demo.run_demo", interrupted)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr().err == "stopped; what is finished is kept, and the same command resumes from there\n"
 
 
 def test_the_version(capsys):

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy
 import pytest
-import torch
 from PIL import Image, ImageColor
 
 from drawn import written
@@ -18,10 +17,6 @@ from multimix.lab.results.evaluations import FIGURES, bird_strips
 from multimix.lab.results.figures.boxes import BIRD, GAP, NAME
 from multimix.lab.results.paper import exhibit
 from multimix.lab.storage import append_row
-from multimix.lab.studies.spiral.figures import paper_figure
-from multimix.lab.studies.spiral.finished import read_demo
-from multimix.lab.studies.spiral.page import write_report
-from multimix.lab.studies.spiral.runs import run_demo
 from result_rows import result_row
 
 RESNEXT, IMAGENET = recipe("cifar100_resnext29_4_24"), recipe("imagenet")
@@ -105,24 +100,6 @@ def test_what_cannot_be_drawn_is_one_sentence(here, capsys, words, sentence):
     assert said.err.count("\n") == 1
     assert said.out == ""
     assert not (here / "multimix-figures").exists()
-
-
-def test_the_spiral_is_drawn_from_the_demo(here, capsys, monkeypatch):
-    monkeypatch.setattr("multimix.lab.studies.spiral.runs.QUICK_EPOCHS", 3)
-    result = run_demo(seeds=2, quick=True, out=here / "demo", note=lambda words: None)
-    write_report(result, here / "demo", "spiral-quick")
-    figure("4", demo=here / "demo", out=here / "figures")
-    said = capsys.readouterr().out
-    assert [word for word in ("90.67", "94.17", "97.50", "manifold mixup above no mixup") if word not in said] == []
-    with Image.open(here / "figures" / "figure-4.png") as drawn:
-        assert drawn.width > 2.5 * drawn.height
-    assert (here / "figures" / "figure-4.svg").exists()
-    first, *others = paper_figure(result).axes
-    assert first.get_title() == "training: 400 points, 80 labels flipped"
-    accuracy = read_demo(here / "demo")["smoke"].accuracy
-    for axes, arm, words in zip(others, accuracy, ("no mixup", "manifold mixup, K = 1", "multi-mix, K = 5"), strict=True):
-        value, seed = min((value, seed) for seed, value in accuracy[arm].items())  # the median of two
-        assert axes.get_title() == f"{words}\nmedian run (seed {seed}): {value:.2f} %"
 
 
 def strip(colour):

@@ -1,14 +1,9 @@
-import json
-from dataclasses import asdict, replace
-
 import pytest
 from scipy import stats
 
 from multimix.lab.recipes import RECIPES, recipe
-from multimix.lab.recipes.spiral import SpiralSettings
 from multimix.lab.results.paper import exhibit
 from multimix.lab.results.paper_table import fill, largest_scale
-from multimix.lab.studies.spiral.finished import read_demo
 from result_rows import result_row
 
 CIFAR, RESNEXT = RECIPES["cifar100_preact_resnet18"], RECIPES["cifar100_resnext29_4_24"]
@@ -32,12 +27,6 @@ def minus(found, label, column=0):
     """The difference behind the claim that multi-mix is better than a row."""
     key = next(row.key for row in found.paper.rows if row.label == label)
     return next((one.test for one in found.judged if (one.claim.second, one.claim.column) == (key, column)), None)
-
-
-def spiral_json(folder, name="spiral.json", seeds=(0, 1, 2), **settings):
-    accuracy = {"none": [88.0, 60.0, 89.0], "manifold-k1": [95.0, 96.0, 97.0], "multimix-k5": [96.0, 96.0, 98.0]}
-    content = {"settings": asdict(replace(SpiralSettings(), **settings)), "seeds": list(seeds), "accuracy": accuracy}
-    (folder / name).write_text(json.dumps(content))
 
 
 def test_values_are_the_reported_errors_by_seed():
@@ -108,37 +97,11 @@ def test_a_recipe_that_follows_the_code_counts_the_runs_of_the_code():
     assert cell(fill(ERRORS, "small", rows, {}, "code"), "multi-mix (puzzle, K = 5)", 3).values == {0: 70.0, 1: 70.0}
 
 
-def test_the_spiral_is_read_from_the_demo(tmp_path):
-    spiral_json(tmp_path)
-    found = fill(SPIRAL, "paper", [], read_demo(tmp_path))
-    assert cell(found, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
-    assert minus(found, "manifold mixup").mean == pytest.approx(2 / 3)
-    assert any("ended below 70 % (no mixup: 1)" in note for note in found.notes)
-    assert cell(fill(SPIRAL, "small", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0  # it is small as it is
-    assert cell(fill(SPIRAL, "smoke", [], read_demo(tmp_path)), "no mixup").state == "not run at this scale"
-    spiral_json(tmp_path, noise=0.5)
-    found = fill(SPIRAL, "paper", [], read_demo(tmp_path))
-    assert cell(found, "no mixup").state == "not run at this scale"
-    assert any("left out" in note for note in found.notes)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"seeds": [0], "accuracy": {"none": [1, 2]}, "settings": {"epochs": 3}}'])
-def test_a_damaged_file_of_the_demo_is_one_sentence(tmp_path, text):
-    (tmp_path / "spiral.json").write_text(text)
-    with pytest.raises(ValueError, match="spiral.json is damaged: multimix demo --rebuild"):
-        read_demo(tmp_path)
-
-
-def test_the_largest_scale_with_runs_is_taken(tmp_path):
+def test_the_largest_scale_with_runs_is_taken():
     small, smoke = rows_of(), rows_of(scale="smoke")
     assert largest_scale(ERRORS, [*smoke, *small], {}) == "small"
     assert largest_scale(ERRORS, [*smoke, *rows_of(scale="paper")], {}) == "paper"
     assert largest_scale(ERRORS, smoke, {}) == "smoke"
     assert largest_scale(exhibit("table", "III"), smoke, {}) is None
     assert largest_scale(SPIRAL, smoke, {}) is None
-    spiral_json(tmp_path, "spiral-quick.json", epochs=200)
-    assert largest_scale(SPIRAL, [], read_demo(tmp_path)) == "smoke"
-    assert cell(fill(SPIRAL, "smoke", [], read_demo(tmp_path)), "no mixup").values[0] == 88.0
-    spiral_json(tmp_path)
-    assert largest_scale(SPIRAL, [], read_demo(tmp_path)) == "paper"
     assert largest_scale(ERRORS, [], {}) is None

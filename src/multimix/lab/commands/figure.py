@@ -54,10 +54,9 @@ def figure(
     """
     from rich.console import Console
 
-    from ..reproduce.figures import OF_PICTURES, figure_files
+    from ..reproduce.figures import OF_PICTURES, demo_runs, figure_files
     from ..results.paper import FIGURES, exhibit
     from ..results.paper_table import fill, largest_scale, listing, tables, write_exhibit
-    from ..studies.spiral.finished import read_demo
 
     chosen = None if number is None else exhibit("figure", number)
     of_pictures = chosen is not None and chosen.number in OF_PICTURES
@@ -66,7 +65,7 @@ def figure(
     pair = _pair(a, b)
     if demo == DEMO and not demo.exists() and REPRODUCED.exists():
         demo = REPRODUCED
-    rows, known = ([], {}) if of_pictures else (run_rows(runs), read_demo(demo))
+    rows, known = ([], {}) if of_pictures else (run_rows(runs), demo_runs(demo))
     if chosen is None:
         Console().print(listing(rows, known, FIGURES))
         return

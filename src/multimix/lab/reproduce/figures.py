@@ -6,11 +6,18 @@ from pathlib import Path
 from torch import Tensor
 
 from ...methods import Method
-from ..recipes.base import Follow
-from ..results.paper_table import FilledTable
+from ..recipes.base import Follow, Scale
+from ..report.pages.spiral import read_demo, spiral_picture
+from ..results.paper_table import DemoRuns, FilledTable
 from ..results.rows import Rows
 
 OF_PICTURES = (2, 3)
+
+
+def demo_runs(folder: Path) -> dict[Scale, DemoRuns]:
+    """Return the demo's accuracies by scale, arm, and seed."""
+    by_arm = {scale: frame.set_index("seed").groupby("arm").accuracy for scale, frame in read_demo(folder).items()}
+    return {scale: DemoRuns({str(arm): own.to_dict() for arm, own in groups}) for scale, groups in by_arm.items()}
 
 
 def figure_files(
@@ -38,9 +45,8 @@ def figure_files(
         grid = paper_samples(a, b, track=track, note=note) if exhibit.number == 2 else paper_interpolations(a, b)
         return {f"{exhibit.file_stem}.png": png(image_grid(grid))}
     if exhibit.number == 4:
-        from ..studies.spiral.finished import spiral_figure
-
-        return spiral_figure(demo, filled.scale)
+        content = spiral_picture(demo, filled.scale)
+        return {f"{exhibit.file_stem}.svg": content} if content else {}
     if exhibit.number == 5:
         from ..results.evaluations import bird_strips
         from ..results.figures.boxes import birds_panels

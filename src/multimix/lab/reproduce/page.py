@@ -14,10 +14,9 @@ from ..results.paper import DEMO, Exhibit
 from ..results.paper_table import FilledTable, claims_sentence, fill, page_parts, shown
 from ..results.rows import SCALE_WORDS, differences
 from ..storage import write_files
-from ..studies.spiral.finished import read_demo
 from ..terminal import note
 from ..training.run import RESULTS
-from .figures import figure_files
+from .figures import demo_runs, figure_files
 from .plan import ORDER, Plan
 from .run import DEMO_FOLDER
 
@@ -26,7 +25,7 @@ def write_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
     """The page of everything that is finished in ``out``; its name says what it shows."""
     rows = collect_runs([out], note) if (out / RESULTS).exists() else []
     spiral = out / DEMO_FOLDER
-    demo = read_demo(spiral)
+    demo = demo_runs(spiral)
     filled = {one: fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits}
     figures = [one for one in plan.exhibits if one.kind == "figure"]
     files = {one: figure_files(filled[one], rows, follow=plan.follow, demo=spiral, note=note) for one in figures}

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..evaluation.runner import evaluate_places
+from ..report.pages.spiral import write_spiral_page
 from ..results.evaluations import draw
 from ..results.table import counted
-from ..studies.spiral.page import write_report
-from ..studies.spiral.runs import run_demo
+from ..studies.spiral.demo import run_demo
 from ..sweep.engines import Engine
 from ..sweep.workers import train_runs, unfinished
 from .plan import Plan
@@ -23,7 +23,7 @@ def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callab
         note("Fig. 4: the spiral")
         quick, place = plan.scale == "smoke", out / DEMO_FOLDER
         with _isolated("the spiral", failed):
-            write_report(run_demo(quick=quick, out=place, note=note), place, "spiral-quick" if quick else "spiral")
+            write_spiral_page(run_demo(quick=quick, out=place, note=note))
     failures = train_runs(plan.runs, data=data, out=out, engine=engine, note=note) if plan.runs else []
     failed += [f"{failure.run.title}: {failure.reason} ({failure.log})" for failure in failures]
     broken = {run.folder for run in unfinished(plan.runs, out, note)}
