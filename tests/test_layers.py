@@ -24,7 +24,7 @@ lab.recipes
 lab.training
 lab.sweep lab.evaluation
 lab.results lab.report
-lab.look lab.studies
+lab.studies
 lab.compare lab.reproduce
 lab.commands
 lab.cli

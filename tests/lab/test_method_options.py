@@ -7,9 +7,8 @@ import pytest
 import multimix as mm
 from made_up import Demanding, add_methods
 from multimix.lab import method_options
-from multimix.lab.look.cases import words
-from multimix.lab.look.look import choose_methods
 from multimix.lab.method_options import LabOptions, lab_options, register_options
+from multimix.lab.studies.look.cases import choose_methods, remarks
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def test_a_plug_in_registers_its_options(monkeypatch, options_restored):
     register_options(Demanding.name, look=lambda side: {"strength": side}, caption="strong", remark="Strong here.")
     (method,) = choose_methods([Demanding.name], 32, print)
     assert method.strength == 32
-    assert words(method).caption == "strong"
+    assert remarks(method).caption == "strong"
 
 
 def test_unknown_options_are_rejected(options_restored):

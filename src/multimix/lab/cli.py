@@ -118,7 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _refused(sentence)
     except KeyboardInterrupt:
-        _refused("stopped; what is finished is kept, and the same command resumes from there")
+        # look stores nothing before it ends.
+        _refused(
+            "stopped" if given[0] == "look" else "stopped; what is finished is kept, and the same command resumes from there"
+        )
         return 130
     return 0
 

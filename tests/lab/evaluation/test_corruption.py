@@ -17,7 +17,7 @@ from multimix.lab.data import Augment, Images, Resize
 from multimix.lab.evaluation.corruption import COMMON, corrupted, corrupted_split, corruption_errors
 from multimix.lab.evaluation.error import errors
 from multimix.lab.evaluation.predictions import Reading, predictions
-from multimix.lab.look.pictures import cat
+from multimix.lab.studies.look.pictures import cat
 from pretrained import as_it_was_trained, imagenet_validation, pretrained
 
 

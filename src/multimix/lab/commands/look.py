@@ -1,10 +1,10 @@
 """`multimix look`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ...methods.registry import entries
-from ..terminal import bar, note, tell
+from ..terminal import bar, note, say, tell
 from .options import option
 
 NAMES = ", ".join(entry.name for entry in entries())
@@ -15,11 +15,17 @@ def look(
     b: Annotated[Path | None, option("An image file, λ = 1.", "[B]", default="a dog")] = None,
     /,
     *,
-    k: Annotated[int, option("Steps of each method in the figure, at λ = 1/(K+1) … K/(K+1).", "K")] = 5,
+    k: Annotated[int, option("Steps of each method in look.png, at λ = 1/(K+1) … K/(K+1).", "K")] = 5,
     methods: Annotated[tuple[str, ...], option(f"Which of {NAMES}.", "NAME …", default="all that can be shown")] = (),
     size: Annotated[int, option("Side of the squares that the pictures are cut to.", "PIXELS")] = 256,
     seed: Annotated[int, option("Decides where boxes, holes and fields lie.", "SEED")] = 5,
-    out: Annotated[Path, option("Where look.png and look.html go.", "FOLDER")] = Path("multimix-look"),
+    figure: Annotated[
+        Literal[2, 3] | None,
+        option("Draw the paper's Fig. 2 (one sample of every method) or 3 (four interpolations) instead.", default="none"),
+    ] = None,
+    out: Annotated[Path, option("Where look.png and look.html go, or figure-2.png or figure-3.png.", "FOLDER")] = Path(
+        "multimix-look"
+    ),
 ) -> None:
     """Show the K steps of every method on two pictures: a figure, and a page with a slider along λ.
 
@@ -30,14 +36,19 @@ def look(
     Try it:
       multimix look
       multimix look cat.jpg dog.jpg
+      multimix look cat.jpg dog.jpg --figure 2
       multimix look cat.jpg dog.jpg --methods cutmix fmix --k 7 --seed 3
     """
-    from ..look.look import write_look
-    from ..look.pictures import cat, dog
+    from ..studies.look import cat, dog, write_look, write_paper_figure
 
     if (a is None) != (b is None):
         raise ValueError("look needs two pictures, or none for the two that come with multimix")
     pictures = (cat(size), dog(size)) if a is None or b is None else (a, b)
-    png, html = write_look(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=bar("Mixing"), note=note)
-    print(f"wrote {png}")
+    track = bar("Mixing")
+    if figure is not None:
+        path = write_paper_figure(figure, *pictures, methods=methods, size=size, seed=seed, out=out, track=track, note=note)
+        say(f"wrote {path}")
+        return
+    png, html = write_look(*pictures, k=k, methods=methods, size=size, seed=seed, out=out, track=track, note=note)
+    say(f"wrote {png}")
     tell(html, "Move the slider.")

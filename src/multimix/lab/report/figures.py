@@ -211,20 +211,29 @@ def against(
     return _with_legend(figure)
 
 
-def image_grid(grid: ImageGrid, pairs_of_boxes: tuple[str, str] = ("true box", "predicted box")) -> Figure:
+def image_grid(
+    grid: ImageGrid,
+    pairs_of_boxes: tuple[str, str] = ("true box", "predicted box"),
+    *,
+    side: float = PICTURE_SIDE,
+) -> Figure:
     """Draw pictures in rows, each with its title and boxes.
 
     Args:
         grid: The pictures.
         pairs_of_boxes: Legend entries of true and predicted boxes.
+        side: Width of a picture in inches.
     """
     columns, count = grid.columns, len(grid.images)
     rows = math.ceil(count / columns)
-    titles = [_folded(title, 16, 3) for title in grid.titles]
-    lines = max((title.count("\n") + 1 for title in titles if title), default=0)
+    letters = int(14 * side)
+    titles = ["\n".join(_folded(line, letters, 3) for line in title.split("\n")) for title in grid.titles]
+    lines = [
+        max((title.count("\n") + 1 for title in titles[i : i + columns] if title), default=0) for i in range(0, count, columns)
+    ]
     ratio = grid.images.shape[1] / grid.images.shape[2]
-    height = PICTURE_SIDE * ratio + 0.2 * lines
-    figure = Figure(figsize=(PICTURE_SIDE * max(4, columns), 0.35 + height * rows), layout="constrained")
+    height = 0.35 + side * ratio * rows + sum(0.04 + 0.16 * number for number in lines if number)
+    figure = Figure(figsize=(max(4 * PICTURE_SIDE, side * columns), height), layout="constrained")
     every: Any = figure.subplots(rows, columns, squeeze=False)
     for axes in every.flat:
         axes.set_axis_off()

@@ -13,10 +13,12 @@ import pytest
 import torch
 from rich.console import Console
 
+from multimix.lab.images import read_image_grid
 from multimix.lab.recipes.spiral import ARMS, K1, K5, NONE, SpiralSettings
-from multimix.lab.studies.spiral import runs
+from multimix.lab.report.pages.spiral import spiral_frame
+from multimix.lab.studies.spiral import demo, runs
 from multimix.lab.studies.spiral.data import spiral_data
-from multimix.lab.studies.spiral.page import write_report
+from multimix.lab.studies.spiral.pictures import SIDE, boundary_field, boundary_grid
 from multimix.lab.studies.spiral.training import net_with_weights
 
 SHORT = SpiralSettings(epochs=3)
@@ -25,6 +27,7 @@ KILLED = SpiralSettings(epochs=60)
 CHILD = """
 import sys
 from multimix.lab.studies.spiral import runs
+from multimix.lab.images import read_image_grid
 from multimix.lab.recipes.spiral import SpiralSettings
 runs.group_size = lambda arm: 1
 runs.run_study(SpiralSettings(epochs=60), seeds=range(4), out=sys.argv[1])
@@ -126,12 +129,10 @@ def test_more_seeds_add_to_a_study_and_other_settings_begin_another(tmp_path):
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
 
 
-def test_a_study_is_rebuilt_without_training_or_says_what_is_missing(tmp_path, monkeypatch):
+def test_stored_runs_are_read_without_training(tmp_path, monkeypatch):
     result = runs.run_study(SHORT, seeds=range(2), out=tmp_path)
     monkeypatch.setattr(runs, "train_networks", None)
-    assert runs.read_runs(SHORT, seeds=range(2), out=tmp_path) == result
-    with pytest.raises(ValueError, match=r"all 9 runs must be in '.*', found 6; train the rest first"):
-        runs.read_runs(SHORT, seeds=range(3), out=tmp_path)
+    assert runs.run_study(SHORT, seeds=range(2), out=tmp_path) == result
 
 
 @pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
@@ -157,31 +158,49 @@ def test_runs_say_what_they_were_obtained_with_on_one_thread(tmp_path):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(runs, "QUICK_EPOCHS", 3)
-    monkeypatch.setattr(runs, "QUICK_SEEDS", 2)
+    monkeypatch.setattr(demo, "QUICK_EPOCHS", 3)
+    monkeypatch.setattr(demo, "QUICK_SEEDS", 2)
 
 
-def test_the_demo_trains_then_rebuilds_without_training(tiny, tmp_path, monkeypatch):
-    calls, screen = [], Console(file=io.StringIO(), width=80)
-    result = runs.run_demo(quick=True, out=tmp_path, progress=lambda *now: calls.append(now))
+def test_the_demo_stores_rows_and_pictures_and_does_not_train_twice(tiny, tmp_path, monkeypatch):
+    calls = []
+    path = demo.run_demo(quick=True, out=tmp_path, progress=lambda *now: calls.append(now))
     assert calls[-1][1:] == (18, 18)
-    files = write_report(result, tmp_path, "spiral-quick")
-    assert all(path.exists() for path in (files.page, files.results, *files.figures))
-    assert files.findings[0].startswith("This was a short run")
-    screen.print(files.table)
-    text = screen.file.getvalue()
-    assert "K = 5 − K = 1" in text
-    assert "+3.33" in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert path == tmp_path / "spiral-quick.json"
+    content, frame = json.loads(path.read_text()), spiral_frame(path)
+    assert content["settings"]["epochs"] == 3
+    assert set(content["rows"][0]) == {"arm", "seed", "right", "tested", "accuracy", "cpu_seconds", "environment"}
+    assert list(frame.arm) == [arm.name for arm in ARMS for _ in range(2)]
+    assert list(frame.seed) == [0, 1] * 3
+    stored = json.loads(next(tmp_path.glob("*/multimix-k5-seed0001.json")).read_text())["result"]
+    assert frame.right.iloc[-1] == stored["right"]
+    assert frame.accuracy.iloc[-1] == 100 * stored["right"] / stored["tested"]
+    grid = read_image_grid(tmp_path / "spiral-quick-boundaries.npz")
+    assert grid.images.shape == (4, SIDE, SIDE, 3)
+    assert grid.titles[0] == "training: 400 points,\n80 labels flipped (seed 0)"
+    seed, accuracy = min(zip(frame.seed[4:], frame.accuracy[4:], strict=True), key=lambda pair: pair[1])
+    assert grid.titles[3] == f"multi-mix, K = 5\nmedian run (seed {seed}): {accuracy:.2f} %"
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("spiral-quick*")}
     monkeypatch.setattr(runs, "train_networks", None)
-    assert runs.run_demo(quick=True, out=tmp_path, rebuild=True) == result
+    demo.run_demo(quick=True, out=tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("spiral-quick*")} == before
 
 
-def test_what_cannot_be_done_is_one_sentence(tiny, tmp_path):
-    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
-        runs.run_demo(seeds=0, out=tmp_path)
-    with pytest.raises(ValueError, match="all 6 runs must be in"):
-        runs.run_demo(quick=True, rebuild=True, out=tmp_path)
+def test_pictures_show_the_probability_of_the_network(tmp_path):
+    result = runs.run_study(SHORT, seeds=[0], out=tmp_path)
+    field = boundary_field(result.runs[K5.name][0], SHORT)
+    net = net_with_weights(torch.tensor(result.runs[K5.name][0].weights), SHORT.slope)
+    corner = net(torch.tensor([[1.15, 1.15]])).softmax(1)[0, 1]  # the upper right one
+    assert field[0, -1] == pytest.approx(corner.item(), abs=1e-5)
+    blank = runs.SpiralRun(0, 300, 600, (0.0,) * 326, 1.0, {})  # every probability is 1/2: no shade, no boundary
+    images = boundary_grid(runs.SpiralResult(SHORT, (0,), {arm.name: (blank,) for arm in ARMS})).images
+    assert (images[0] == images[3]).all()
+    assert tuple(images[3][0, 0]) == (255, 255, 255)
+
+
+def test_fewer_than_one_seed_is_an_error(tiny, tmp_path):
+    with pytest.raises(ValueError, match="seeds"):
+        demo.run_demo(seeds=0, out=tmp_path)
 
 
 def test_the_bar_is_drawn_on_a_terminal_only():

@@ -12,7 +12,7 @@ from ...report.figures import image_grid
 from ...report.frame import Rows
 from ...report.page import Picture
 from ...report.pages.paper import paper_page
-from ...report.pages.spiral import read_demo, spiral_picture
+from ...report.pages.spiral import read_demo, spiral_picture, write_spiral_page
 from ...report.style import svg
 from ...storage import write_files
 from ...sweep.engines import Engine
@@ -20,6 +20,7 @@ from ...sweep.workers import train_runs, unfinished
 from ...terminal import counted, note
 from ...training.run import RESULTS
 from ..look import cat, dog, paper_interpolations, paper_samples
+from ..spiral.demo import run_demo
 from .plan import EXHIBIT_ORDER, Plan
 
 DEMO_FOLDER = "spiral"
@@ -42,7 +43,7 @@ def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callab
     if plan.demo:
         note("Fig. 4: the spiral")
         with _isolated("the spiral", failed):
-            run_spiral(plan, out, note)
+            write_spiral_page(run_demo(quick=plan.scale == "smoke", out=out / DEMO_FOLDER, note=note))
     failures = train_runs(plan.runs, data=data, out=out, engine=engine, note=note) if plan.runs else []
     failed += [f"{failure.run.title}: {failure.reason} ({failure.log})" for failure in failures]
     broken = {run.folder for run in unfinished(plan.runs, out, note)}

@@ -1,8 +1,8 @@
-"""`multimix demo`: every seed trained with every arm. Finished runs stay on disk, and a study that was stopped resumes."""
+"""Runs of the spiral: train every seed with every arm, store finished runs, and resume."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +17,12 @@ from ..files import one_thread
 from .data import spiral_data
 from .training import net_with_weights, train_networks
 
-SEEDS, QUICK_SEEDS, QUICK_EPOCHS = 20, 5, 200
-
-# Called with what is being done, epochs done so far and epochs in all; an epoch of one network counts as one.
+# Receives the current work, finished epochs, and all epochs; an epoch of one network counts as one.
 ReportProgress = Callable[[str, int, int], None]
 
 
 class SpiralRun(NamedTuple):
-    """One network: the clean test labels it gets right, its weights and the CPU time of its training."""
+    """A trained network: right answers on clean test labels, weights, and CPU time of training."""
 
     seed: int
     right: int
@@ -35,48 +33,27 @@ class SpiralRun(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """In per cent."""
+        """Accuracy in percent."""
         return 100 * self.right / self.tested
 
 
 @dataclass(frozen=True)
 class SpiralResult:
-    """All runs of a study, by the arm's name, in the order of ``seeds``."""
+    """All runs of a study.
+
+    Args:
+        settings: Settings of data and training.
+        seeds: The seeds.
+        runs: Runs by the arm's name, in the order of ``seeds``.
+    """
 
     settings: SpiralSettings
     seeds: tuple[int, ...]
     runs: Mapping[str, tuple[SpiralRun, ...]]
 
-    def accuracies(self, arm: SpiralArm) -> list[float]:
-        """Per cent of the clean test labels, seed by seed."""
-        return [run.accuracy for run in self.runs[arm.name]]
-
     def median_run(self, arm: SpiralArm) -> SpiralRun:
-        """The run in the middle of its arm; the lower one of two."""
+        """Return the run with the median accuracy of an arm; of two, the lower one."""
         return sorted(self.runs[arm.name], key=lambda run: (run.right, run.seed))[(len(self.seeds) - 1) // 2]
-
-
-def run_demo(
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    out: str | Path = "multimix-demo",
-    rebuild: bool = False,
-    progress: ReportProgress | None = None,
-    note: Callable[[str], None] = print,
-) -> SpiralResult:
-    """The result of the demo on the first ``seeds`` seeds: 20, or 5 if ``quick``, which also trains for fewer epochs.
-
-    ``rebuild`` trains nothing. Without ``progress`` a bar is shown on stderr, if that is a terminal.
-    """
-    count = (QUICK_SEEDS if quick else SEEDS) if seeds is None else seeds
-    if count < 1:
-        raise ValueError(f"seeds must be at least 1, got {count}")
-    settings = SpiralSettings(epochs=QUICK_EPOCHS) if quick else SpiralSettings()
-    if rebuild:
-        return read_runs(settings, seeds=range(count), out=out, note=note)
-    with progress_bar() if progress is None else nullcontext(progress) as report:
-        return run_study(settings, seeds=range(count), out=out, note=note, progress=report)
 
 
 def run_study(
@@ -87,7 +64,15 @@ def run_study(
     note: Callable[[str], None] = print,
     progress: ReportProgress = lambda words, done, total: None,
 ) -> SpiralResult:
-    """Train the runs that are not on disk yet, a few seeds at a time, and store every group when it is done."""
+    """Train the runs that are not stored yet, a few seeds at a time, and store every group when it ends.
+
+    Args:
+        settings: Settings of data and training.
+        seeds: Different numbers, at least 0.
+        out: Folder of the stored runs.
+        note: Receives messages.
+        progress: Receives the current work, finished epochs, and all epochs.
+    """
     store, groups = _open_store(settings, seeds, out, note), []
     for arm in ARMS:
         missing = [seed for seed in seeds if _stored_run(store, arm, seed) is None]
@@ -101,30 +86,19 @@ def run_study(
         for arm, group in groups:
             _train_group(store, settings, arm, group, progress, done, total)
             done += settings.epochs * len(group)
-    return read_runs(settings, seeds=seeds, out=out, note=note)
-
-
-def read_runs(
-    settings: SpiralSettings, *, seeds: Sequence[int], out: str | Path, note: Callable[[str], None] = print
-) -> SpiralResult:
-    """The result of a study whose runs are all on disk; nothing is trained. Raise ValueError if runs are missing."""
-    store = _open_store(settings, seeds, out, note)
     stored = {arm.name: [_stored_run(store, arm, seed) for seed in seeds] for arm in ARMS}
     runs = {name: tuple(run for run in of_arm if run is not None) for name, of_arm in stored.items()}
-    there, wanted = sum(map(len, runs.values())), len(seeds) * len(ARMS)
-    if there < wanted:
-        raise ValueError(f"all {wanted} runs must be in {str(store.folder)!r}, found {there}; train the rest first")
     return SpiralResult(settings, tuple(seeds), runs)
 
 
 def group_size(arm: SpiralArm) -> int:
-    """How many networks are trained at once: enough to be quick, few enough that stopping loses less than half a minute."""
+    """Return how many networks are trained at once, so that stopping loses less than half a minute."""
     return 5 if arm.k > 1 else 10
 
 
 @contextmanager
 def progress_bar(console: Console | None = None) -> Iterator[ReportProgress]:
-    """A function that moves a bar on stderr, if that is a terminal."""
+    """Yield a function that moves a bar on stderr, if that is a terminal."""
     console = Console(stderr=True) if console is None else console
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -133,7 +107,7 @@ def progress_bar(console: Console | None = None) -> Iterator[ReportProgress]:
 
 
 def _open_store(settings: SpiralSettings, seeds: Sequence[int], out: str | Path, note: Callable[[str], None]) -> Store:
-    """The study's folder. Its name does not depend on the seeds: more seeds add to what is there."""
+    """Return the folder of stored runs; its name does not depend on the seeds."""
     if len(seeds) == 0 or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise ValueError(f"seeds must be different numbers, at least 0 and at least one, got {list(seeds)}")
     return Store(out, "spiral", {"recipe": VERSION, **asdict(settings)}, note)

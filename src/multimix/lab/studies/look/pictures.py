@@ -1,4 +1,4 @@
-"""Pictures to look at: a cat and a dog that come with the package (drawn for it, CC0), and any image file as a tensor."""
+"""Image files as tensors, among them a cat and a dog of this package (drawn for it, CC0)."""
 
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -8,24 +8,32 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from ..data.reading import PICTURE_FORMATS, picture_file, to_tensor
+from ...data.reading import PICTURE_FORMATS, picture_file, to_tensor
 
 SIZES = (16, 512)
 
 
 def cat(size: int = 256) -> Tensor:
-    """``[3, size, size]`` in 0 … 1: a ginger cat on a roof at night."""
+    """Return a ginger cat on a roof at night, ``[3, size, size]`` in [0, 1]."""
     return _packaged("cat.png", size)
 
 
 def dog(size: int = 256) -> Tensor:
-    """``[3, size, size]`` in 0 … 1: a brown and white dog in a meadow on a sunny day."""
+    """Return a brown and white dog in a meadow on a sunny day, ``[3, size, size]`` in [0, 1]."""
     return _packaged("dog.png", size)
 
 
 def read_picture(path: str | Path, size: int) -> Tensor:
-    """``[3, size, size]`` in 0 … 1: the middle square of an image file, upright, transparent parts over white."""
-    if not 0 < size <= SIZES[1]:  # before anything is read: it might not fit into the memory
+    """Return the upright middle square of an image file, ``[3, size, size]`` in [0, 1], on white.
+
+    Args:
+        path: The image file.
+        size: Side in pixels.
+
+    Raises:
+        ValueError: The file is missing or damaged, or ``size`` is out of range.
+    """
+    if not 0 < size <= SIZES[1]:  # a larger picture might not fit into memory
         raise ValueError(f"size must lie in {SIZES[0]} … {SIZES[1]} pixels, got {size}")
     try:
         with picture_file(path) as file:
@@ -41,7 +49,12 @@ def read_picture(path: str | Path, size: int) -> Tensor:
 
 
 def to_image(picture: Tensor, side: int) -> Image.Image:
-    """An RGB image of ``side`` × ``side`` pixels from ``[3, H, W]`` in 0 … 1."""
+    """Return an RGB image of ``side`` × ``side`` pixels.
+
+    Args:
+        picture: ``[3, H, H]`` in [0, 1].
+        side: Side in pixels.
+    """
     pixels = (picture * 255).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()
     image = Image.fromarray(pixels)
     return image if image.size == (side, side) else image.resize((side, side), Image.Resampling.LANCZOS)
@@ -54,7 +67,7 @@ def _packaged(name: str, size: int) -> Tensor:
 
 def _over_white(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
-        # Sixteen bits of grey: Pillow's own conversion cuts off at 255 instead of scaling.
+        # 16-bit gray: Pillow's own conversion cuts off at 255 instead of scaling.
         image = Image.fromarray((np.asarray(image) / 257).clip(0, 255).round().astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
         image = image.convert("RGBA")

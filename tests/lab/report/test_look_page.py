@@ -14,13 +14,14 @@ from PIL import Image
 import multimix as mm
 from browser import in_browser, in_frame, opened
 from multimix import CutMix, Cutout, FMix, InputMixup
-from multimix.lab.look.look import write_look
-from multimix.lab.look.page import POSITIONS, Card, as_letters, marked_up
-from multimix.lab.look.page import page as page_of
-from multimix.lab.look.pictures import cat, dog, to_image
-from multimix.lab.look.steps import steps
+from multimix.lab.report.pages.look import POSITIONS, Card, as_letters, look_page, marked_up
+from multimix.lab.studies.look import cat, dog, write_look
+from multimix.lab.studies.look.pictures import to_image
+from multimix.lab.studies.look.steps import steps
 
 METHODS = {"cutout": Cutout(length=128, fill=0.5), "mixup": InputMixup(), "cutmix": CutMix(), "fmix": FMix()}
+
+PAIR = [np.asarray(to_image(picture, 16)) for picture in (cat(16), dog(16))]
 
 PROBE = """
 <pre id="report"></pre>
@@ -216,9 +217,9 @@ def test_pictures_are_called_a_and_b():
 
 
 def test_what_is_not_shown_has_a_reason(tmp_path):
-    text = page_of(cat(16), dog(16), [Card("a", "", [cat(16)] * 3, [0.0, 0.5, 1.0], True)], {"hidden<": "it mixes <layers>"})
+    text = look_page(*PAIR, [Card("a", "", np.stack([PAIR[0]] * 3), [0.0, 0.5, 1.0], True)], {"hidden<": "it mixes <layers>"})
     assert "<li>hidden&lt;: it mixes &lt;layers&gt;</li>" in text
-    assert "<section hidden>" in page_of(cat(16), dog(16), [Card("a", "", [cat(16)] * 3, [0.0, 0.5, 1.0], True)])
+    assert "Not shown" not in look_page(*PAIR, [Card("a", "", np.stack([PAIR[0]] * 3), [0.0, 0.5, 1.0], True)])
 
 
 @pytest.mark.slow
@@ -228,14 +229,15 @@ def test_a_page_of_all_methods_is_light():
     a, b = torch.nn.functional.interpolate(noise, 256, mode="bicubic").clamp(0, 1)
     lam = [i / (POSITIONS - 1) for i in range(POSITIONS)]
     frames = steps(FMix(), a, b, lam, seed=0)
-    cards = [Card(entry.name, entry.summary, list(frames.images), frames.lam.tolist(), True) for entry in mm.registry.entries()]
+    images = np.stack([np.asarray(to_image(image, 256)) for image in frames.images])
+    cards = [Card(entry.name, entry.summary, images, frames.lam.tolist(), True) for entry in mm.registry.entries()]
     assert len(cards) > 18
-    assert len(page_of(a, b, cards).encode()) <= 4_000_000
+    assert len(look_page(images[0], images[-1], cards).encode()) <= 4_000_000
 
 
 def test_a_name_cannot_end_the_data_early():
     name = "</script><b>"
-    text = page_of(cat(16), dog(16), [Card(name, "", [cat(16)] * 3, [0.0, 0.5, 1.0], True)])
+    text = look_page(*PAIR, [Card(name, "", np.stack([PAIR[0]] * 3), [0.0, 0.5, 1.0], True)])
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1]
     assert json.loads(data)[0]["name"] == name
     assert "<b>" not in text
@@ -243,14 +245,14 @@ def test_a_name_cannot_end_the_data_early():
 
 def stepped(count):
     """A page of one method that takes no λ, with so many steps."""
-    card = Card("parts", "", [cat(16)] * count, [i / 10 for i in range(1, count + 1)], True, "No λ <here>.")
-    return page_of(cat(16), dog(16), [card])
+    card = Card("parts", "", np.stack([PAIR[0]] * count), [i / 10 for i in range(1, count + 1)], True, "No λ <here>.")
+    return look_page(*PAIR, [card])
 
 
 @pytest.mark.parametrize(("count", "opens_at"), [(1, 1), (2, 2), (4, 3), (5, 3)])
 def test_a_method_that_takes_no_share_opens_at_its_middle_step(count, opens_at):
     text = stepped(count)
-    assert f'<span class="where">step {opens_at} of {count}, realised</span> <span class="lam">λ = 0.{opens_at}0</span>' in text
+    assert f'<span class="where">step {opens_at} of {count}, realized</span> <span class="lam">λ = 0.{opens_at}0</span>' in text
     assert '<p class="remark">No λ &lt;here&gt;.</p>' in text
     assert "Here it ends at" not in text
 
@@ -267,7 +269,7 @@ def test_the_slider_moves_it_through_its_steps(tmp_path):
         seen.push([where(), read().cards[0].lam]);
       }}
       return seen;"""
-    expected = [[f"step {step} of 4, realised", f"λ = 0.{step}0"] for step in (3, 1, 1, 2, 3, 4)]
+    expected = [[f"step {step} of 4, realized", f"λ = 0.{step}0"] for step in (3, 1, 1, 2, 3, 4)]
     assert report_of(tmp_path / "page.html", tmp_path, script) == expected
 
 
@@ -278,4 +280,4 @@ def test_the_longest_remarks_fit(tmp_path, width):
     seen = in_frame(page, width, tmp_path)
     assert seen["widths"] == [width, width]
     assert seen["requests"] == []
-    assert "step 2 of 3, realised" in seen["text"]
+    assert "step 2 of 3, realized" in seen["text"]

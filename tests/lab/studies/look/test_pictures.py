@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from multimix.lab.cli import main
-from multimix.lab.look.pictures import cat, dog, read_picture, to_image
+from multimix.lab.studies.look.pictures import cat, dog, read_picture, to_image
 
 GREEN, RED, BLUE = (0, 255, 0), (255, 0, 0), (0, 0, 255)
 
@@ -30,7 +30,7 @@ def test_cat_and_dog_have_different_backgrounds():
 
 @pytest.mark.parametrize(("name", "picture"), [("cat.png", cat), ("dog.png", dog)])
 def test_the_pictures_are_files_of_the_package_shown_pixel_by_pixel_at_their_own_size(name, picture):
-    with files("multimix.lab.look").joinpath(name).open("rb") as file, Image.open(file) as image:
+    with files("multimix.lab.studies.look").joinpath(name).open("rb") as file, Image.open(file) as image:
         assert np.array_equal(np.asarray(image), np.asarray(to_image(picture(), 256)))
 
 

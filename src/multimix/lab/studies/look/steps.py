@@ -1,4 +1,4 @@
-"""What a method makes of picture A on the way to B, at any λ: pairs, clouds of points, or steps of its own."""
+"""Mixes of two pictures along λ: pairs, clouds of points, or a method's own steps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,26 +8,38 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...methods import Method, PairMethod
-from ..data.shapes import KINDS, bodies, cloud_picture
-from ..method_options import lab_options
+from ....methods import Method, PairMethod
+from ...data.shapes import KINDS, bodies, cloud_picture
+from ...method_options import lab_options
 
 FIRST_BODY, SECOND_BODY, POINTS = "cone", "torus", 400
 
 
 class Steps(NamedTuple):
-    """Pictures along a path: ``images [K, 3, H, W]`` and ``lam [K]``, the realised share of B in each."""
+    """Pictures along a path.
+
+    Args:
+        images: ``[K, 3, H, W]``.
+        lam: ``[K]``, the realized share of B in each.
+    """
 
     images: Tensor
     lam: Tensor
 
 
 def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: int) -> Steps:
-    """What ``method`` makes of ``a`` with the partner ``b`` at the shares ``lam``, all with one geometry drawn from ``seed``.
+    """Mix ``a`` with its partner ``b`` at the shares ``lam``, with one geometry.
 
-    A method without a partner has no λ: it shows ``a`` at 0 and goes through its own k steps at the other shares. One that needs
-    saliency gets the contrast of the pictures, since there is no network; one that mixes points gets two clouds
-    instead. Steps registered in :mod:`multimix.lab.method_options` come first.
+    A method without a partner has no λ: it returns ``a`` at 0 and its own k steps at the other shares. The contrast of the
+    pictures replaces the saliency of a network, and two clouds replace the pictures if the method mixes points. Steps registered
+    in :mod:`multimix.lab.method_options` come first.
+
+    Args:
+        method: The method.
+        a: ``[3, H, H]`` in [0, 1].
+        b: The same for the partner.
+        lam: Requested shares of B.
+        seed: Determines the geometry.
     """
     generator = torch.Generator().manual_seed(seed)
     registered = lab_options(method.name).steps
@@ -39,7 +51,13 @@ def steps(method: Method, a: Tensor, b: Tensor, lam: Sequence[float], *, seed: i
 
 
 def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What is mixed, as pictures: ``a`` and ``b``, or the two clouds; None without a partner."""
+    """Return pictures of both ends of the path, None for a method without a partner.
+
+    Args:
+        method: The method.
+        a: ``[3, H, H]`` in [0, 1].
+        b: The same for the partner.
+    """
     if method.layout == "points":
         first, second = clouds()
         none, side = torch.zeros(POINTS), a.shape[-1]
@@ -48,12 +66,16 @@ def ends(method: Method, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def takes_lam(method: Method) -> bool:
-    """Whether it can mix at a given share; otherwise the slider goes through its K steps."""
+    """Return whether a method mixes at any requested share."""
     return lab_options(method.name).any_lam
 
 
 def contrast(pictures: Tensor) -> Tensor:
-    """``[B, H, W]``: how much the brightness of ``pictures [B, C, H, W]`` changes around each place."""
+    """Return how much the brightness changes around each pixel, ``[B, H, W]``.
+
+    Args:
+        pictures: ``[B, C, H, W]``.
+    """
     bright = pictures.mean(1, keepdim=True)
     across = bright.diff(dim=3, append=bright[..., -1:])
     down = bright.diff(dim=2, append=bright[:, :, -1:])
@@ -64,7 +86,7 @@ def contrast(pictures: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def clouds() -> Tensor:
-    """``[2, N, 3]``: the two bodies that are mixed instead of pictures, the same every time as cat and dog are."""
+    """Return the two clouds that replace pictures, ``[2, N, 3]``."""
     label = torch.tensor([list(KINDS).index(kind) for kind in (FIRST_BODY, SECOND_BODY)])
     return bodies(label, POINTS, torch.Generator().manual_seed(3), noise=0.0)
 
@@ -73,7 +95,7 @@ def _mix_pair(method: PairMethod, a: Tensor, b: Tensor, lam: Sequence[float], ge
     points = method.layout == "points"
     x = clouds() if points else torch.stack([a, b])
     given = {"saliency": torch.ones(2, POINTS) if points else contrast(x)} if "saliency" in method.traits.needs else {}
-    # p = 1: a batch that happens to stay unmixed would leave nothing to look at.
+    # p = 1: every batch is mixed.
     plan = replace(method, p=1.0).plan(x, partner=torch.tensor([1, 0]), lam=lam, generator=generator, **given)
     images = plan.mix(x)[::2]
     if points:

@@ -8,16 +8,16 @@ from PIL import Image
 
 import multimix
 from made_up import Demanding, Needy, add_methods
-from multimix import CoMixup, CutMix, Cutout, FMix, InputMixup, PairMethod, PuzzleMix, RecursiveMix, SageMix
+from multimix import CoMixup, CutMix, Cutout, FMix, InputMixup, PuzzleMix, RecursiveMix, SageMix
 from multimix.lab import sketch_pair
 from multimix.lab.data.shapes import cloud_picture
-from multimix.lab.look.cases import words
-from multimix.lab.look.figure import CAPTION, CELL, MARGIN, Row, corner, figure
-from multimix.lab.look.look import choose_methods, write_look
-from multimix.lab.look.pictures import cat, dog, to_image
-from multimix.lab.look.steps import Steps, clouds, contrast, ends, steps, takes_lam
 from multimix.lab.method_options import lab_options
 from multimix.lab.sketch_pair import SketchPair
+from multimix.lab.studies.look import look
+from multimix.lab.studies.look.cases import choose_methods, remarks
+from multimix.lab.studies.look.look import FIGURE_PIXELS, NO_PARTNER, write_look
+from multimix.lab.studies.look.pictures import cat, dog, to_image
+from multimix.lab.studies.look.steps import clouds, contrast, ends, steps, takes_lam
 
 SIZE = 48
 FINE = [i / 40 for i in range(41)]
@@ -122,84 +122,43 @@ def test_cutout_in_the_figure_has_k_steps_of_its_own(pair):
     assert torch.equal(shown.images[-1], whole.images[-1])
 
 
-def rows_of(pair, k):
-    path = [i / (k + 1) for i in range(1, k + 1)]
-    methods = [Cutout(length=SIZE // 2), InputMixup(), FMix()]
-    return [Row(m.name, pair[0], steps(m, *pair, path, seed=0), pair[1] if isinstance(m, PairMethod) else None) for m in methods]
-
-
 def decoded(png):
     image = Image.open(io.BytesIO(png))
     assert image.format == "PNG"
     return np.asarray(image.convert("RGB"))
 
 
+@pytest.fixture
+def grids(monkeypatch):
+    """The grids that were drawn."""
+    seen = []
+    draw = look.image_grid
+    monkeypatch.setattr(look, "image_grid", lambda grid, **options: seen.append(grid) or draw(grid, **options))
+    return seen
+
+
+def reduced(picture):
+    return np.asarray(to_image(picture, FIGURE_PIXELS))
+
+
 @pytest.mark.parametrize("k", [1, 5])
-def test_the_figure_shows_a_then_the_steps_then_b(pair, k):
-    rows = rows_of(pair, k)
-    sheet = decoded(figure(rows))
-    for i, row in enumerate(rows):
-        for column, picture in enumerate([pair[0], *row.steps.images, pair[1]]):
-            left, top = corner(i, column)
-            cell = sheet[top : top + CELL, left : left + CELL]
-            assert cell.shape == (CELL, CELL, 3)
-            if column == k + 1 and row.b is None:
-                assert (cell == 255).mean() > 0.9
-            else:
-                assert np.array_equal(cell, np.asarray(to_image(picture, CELL)))
-
-
-def under(sheet, row, column):
-    left, top = corner(row, column)
-    return sheet[top + CELL : top + CELL + CAPTION, left : left + CELL]
-
-
-def above(sheet, column):
-    left, top = corner(0, column)
-    return sheet[:top, left : left + CELL]
-
-
-def test_the_share_stands_under_each_step_and_only_there(pair):
-    rows = rows_of(pair, 2)
-    sheet = decoded(figure(rows))
-    assert [bool((above(sheet, column) < 128).any()) for column in range(4)] == [True, True, True, True]
-    for i, row in enumerate(rows):
-        assert [bool((under(sheet, i, column) < 128).any()) for column in range(4)] == [False, True, True, False], row.name
-
-
-def test_the_figure_writes_the_realised_share_it_was_given(pair):
-    before = rows_of(pair, 2)
-    changed = Steps(before[1].steps.images, torch.tensor([0.11, 0.67]))
-    old = decoded(figure(before))
-    new = decoded(figure([before[0], before[1]._replace(steps=changed), before[2]]))
-    differs = (old != new).any(2)
-    left, top = corner(1, 1)
-    assert differs[top + CELL : top + CELL + CAPTION, left : left + CELL].any()
-    differs[top + CELL : top + CELL + CAPTION, left : left + CELL] = False
-    assert not differs.any()
-
-
-def test_no_name_and_no_remark_reaches_the_edge_or_a_picture(pair):
-    shown = choose_methods((), SIZE, print)
-    path = Steps(pair[0].expand(2, -1, -1, -1), torch.tensor([0.3, 0.6]))
-    sheet = decoded(figure([Row(m.name, pair[0], path, pair[1], words(m).caption) for m in shown]))
-    assert (sheet[:, :MARGIN] == 255).all()
-    for i in range(len(shown)):
-        left, top = corner(i, 0)
-        assert (sheet[top : top + CELL, left - 8 : left] == 255).all()
-        beside = (sheet[top : top + CELL, :left] < 128).any(axis=(1, 2)).nonzero()[0]
-        assert beside.min() > 60
-        assert beside.max() < CELL - 20
-
-
-def test_remarks_stand_under_the_name(pair):
-    rows = rows_of(pair, 2)
-    old, new = decoded(figure(rows)), decoded(figure([rows[0], rows[1]._replace(remark="of a kind"), rows[2]]))
-    left, top = corner(1, 0)
-    differs = (old != new).any(2)
-    assert differs[top + CELL // 2 : top + CELL, :left].any()
-    differs[top + CELL // 2 : top + CELL, :left] = False
-    assert not differs.any()
+def test_the_figure_shows_a_then_the_steps_then_b(pair, tmp_path, grids, k):
+    names = ["cutmix", "cutout", "puzzlemix"]
+    png, _ = write_look(*pair, k=k, methods=names, size=SIZE, out=tmp_path)
+    (grid,) = grids
+    assert grid.columns == k + 2
+    images = grid.images.reshape(3, k + 2, FIGURE_PIXELS, FIGURE_PIXELS, 3)
+    titles = [grid.titles[i : i + k + 2] for i in range(0, len(grid.titles), k + 2)]
+    for name, row, heads in zip(names, images, titles, strict=True):
+        made = steps(shown_as(name), *pair, [i / (k + 1) for i in range(1, k + 1)], seed=0)
+        for image, picture in zip(row, [pair[0], *made.images], strict=False):
+            assert np.array_equal(image, reduced(picture))
+        assert heads[0].startswith(f"{name}: A")
+        assert heads[1:-1] == tuple(f"λ = {lam:.2f}" for lam in made.lam)
+        assert heads[-1] == (NO_PARTNER if name == "cutout" else "B")
+        assert np.array_equal(row[-1], np.full_like(row[-1], 255) if name == "cutout" else reduced(pair[1]))
+    assert titles[2][0] == "puzzlemix: A\nsaliency is\nthe contrast"
+    assert decoded(png.read_bytes()).shape[1] > 150 * (k + 2)
 
 
 def test_without_names_every_method_with_pixels_or_points_is_shown():
@@ -282,7 +241,7 @@ def test_ends_are_the_pictures_and_no_b_without_a_partner(pair):
 
 
 def test_what_is_not_as_in_training_is_said():
-    said = {method.name: words(method) for method in choose_methods((), SIZE, print)}
+    said = {method.name: remarks(method) for method in choose_methods((), SIZE, print)}
     assert {name for name, found in said.items() if found.remark} == {name for name, found in said.items() if found.caption}
     plain = {name for name, found in said.items() if not found.remark}
     assert plain == {"cutout", "mixup", "cutmix", "fmix", "saliencymix", "resizemix", "gridmix", "smoothmix"}
@@ -369,7 +328,7 @@ def test_names_keep_their_order_and_are_shown_once():
     assert [method.name for method in shown] == ["fmix", "mixup"]
 
 
-def test_look_writes_the_figure_and_the_page(tmp_path, pair):
+def test_look_writes_the_figure_and_the_page(tmp_path, pair, grids):
     tracked = []
 
     def track(methods):
@@ -382,10 +341,8 @@ def test_look_writes_the_figure_and_the_page(tmp_path, pair):
     assert [png, html] == [out / name for name in ("look.png", "look.html")]
     assert sorted(png.parent.iterdir()) == [html, png]
     assert tracked == ["cutmix", "fmix"]
-    sheet = decoded(png.read_bytes())
-    left, top = corner(1, 2)
     middle = steps(FMix(), *pair, [0.25, 0.5, 0.75], seed=2).images[1]
-    assert np.array_equal(sheet[top : top + CELL, left : left + CELL], np.asarray(to_image(middle, CELL)))
+    assert np.array_equal(grids[0].images[7], reduced(middle))
 
 
 def test_the_seed_decides_everything(tmp_path, pair):

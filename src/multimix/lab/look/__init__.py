@@ -1,1 +1,0 @@
-"""The K steps of every method on two pictures: a figure, and a page with a slider."""
