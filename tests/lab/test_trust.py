@@ -33,10 +33,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "armed", raising=False)
     out = tmp_path / "runs"
-    assert (
-        main(["train", "digits", "--scale", "smoke", "--method", "none", "--out", str(out), "--running.device", "cpu"])
-        == 0
-    )
+    assert main(["train", "digits", "--scale", "smoke", "--method", "none", "--out", str(out), "--running.device", "cpu"]) == 0
     (folder,) = (out / "digits" / "smoke").glob("none-*")
     return folder
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..terminal import bar, note
-from .options import Quick, RebuildReport, StudyFolder, option
+from ..terminal import bar, note, say, tell
+from .options import Quick, StudyFolder, option
 
 
 def variance(
@@ -14,22 +14,28 @@ def variance(
         "digits",
     ),
     quick: Quick = False,
-    rebuild: RebuildReport = False,
     out: StudyFolder = Path("multimix-variance"),
 ) -> None:
     """Measure how the variance of the gradient falls with K, and check the paper's two propositions at fixed weights.
 
     Compares the measured variance with the closed form: for independent pairs and for a permutation of the batch (as in
     training), with one λ per batch or per pair, and for two samplers of λ. Compares multi-mix with large-batch mixup on both
-    sides of the batch size B_0 where they are equal. Takes about two minutes; nothing is downloaded. If you stop it with Ctrl-C,
-    finished parts are kept, and the same command resumes. For your own model and data, use multimix.lab.studies.variance in
-    Python.
+    sides of the batch size B_0 where they are equal. Takes about two minutes and downloads nothing. Finished parts are stored:
+    after Ctrl-C, the same command resumes; after the end, it only writes the page again. For your own model and data, use
+    multimix.lab.studies.variance in Python.
 
     Try it:
       multimix variance
       multimix variance --on spiral --quick
     """
-    from ..studies.files import show_study
-    from ..studies.variance import variance as run
+    from rich.console import Console
 
-    show_study(run(on=on, quick=quick, rebuild=rebuild, out=out, progress=bar("Measuring"), note=note))
+    from ..report.pages.variance import findings, k_table, select, variance_frame
+    from ..studies.variance.study import variance as run
+
+    page, results = run(on=on, quick=quick, out=out, progress=bar("Measuring"), note=note)
+    frame = variance_frame(results)
+    Console().print(k_table(select(frame, per_pair=False, sampler="iid"), "Trace variance of the gradient, one λ per batch, iid"))
+    for sentence in findings(frame):
+        say(f"- {sentence}")
+    tell(page, "It has all numbers and figures.")

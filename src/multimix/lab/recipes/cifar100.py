@@ -3,7 +3,7 @@
     multimix train cifar100_preact_resnet18 --method puzzlemix --k 5 --seeds 0 1 2
     multimix train cifar100_wrn16_8 --method puzzlemix --k 5 --seeds 0 1 2 --scale small
 
-Hardware: one GPU (hours; not measured here), or at small scale one CPU core. Expected at paper scale: multimix report RUNS --only I. At small
+Hardware: one GPU (hours; not measured here), or at small scale one CPU core. Expected: Table I. At small
 scale: docs/results.md. Table II has four batch strategies in place of methods, Figs. 6 to 8 have K = 1, 3, 5, 7, 9.
 
 paper: 300 epochs of SGD at 0.2, a tenth of it from epochs 100 and 200 on, batch 100, momentum 0.9 with Nesterov, decay 0.0001,

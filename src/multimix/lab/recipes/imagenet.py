@@ -7,7 +7,7 @@ no decay of batch norm, blocks that start as their shortcuts, cross-entropy, 16-
 fast protocol of the PuzzleMix and Co-Mixup code. The paper calls 160 and 352 the sizes of images (the network sees 128 and 224),
 and lets the rate fall tenfold at epochs 65 and 90; with ``--follow code`` it reaches those values there by straight lines and
 goes on to 0.00002, and Puzzle Mix has the clean loss with weight 1 in the first two phases, which the paper's loss has not. The
-side of cutout, 112, is not verified. Hardware: several GPUs (days; not measured here). Expected: multimix report RUNS --only III.
+side of cutout, 112, is not verified. Hardware: several GPUs (days; not measured here). Expected: Table III.
 
 small needs training images, which were not at hand: nothing was run or tuned. It has 10 images of every class, half the sides, a
 fifth of the epochs, and a sixteenth of batches and rates. A folder with fewer classes makes it shorter, and more of a study. The

@@ -8,7 +8,7 @@ Nesterov and decay (as on CIFAR-100) and all options of the methods are choices:
 code has this experiment. It follows the original mixup paper, which as far as remembered used Adam and five epochs without
 mixing first; neither is done here. How Puzzle Mix was applied to such an input is unknown; here blocks may be uneven, and
 weights below 0 are raised to 0. RecursiveMix has no consistency term: the head is given all places of the last layer, not their
-mean. Hardware: one GPU (hours; not measured here). Expected: multimix report RUNS --only VII.
+mean. Hardware: one GPU (hours; not measured here). Expected: Table VII.
 
 small: 200 clips of every word, 50 for validation and 50 for the test, half the epochs, batch 50, the paper's rate. It was tried
 without mixing, with seed 1000 alone, on the 10 words at hand: error 15.2 in the last epoch (10.6 with 24 epochs at 0.03, but

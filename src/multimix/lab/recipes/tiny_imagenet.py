@@ -6,7 +6,7 @@
 paper: 1,200 epochs of SGD at 0.2, a tenth of it from epochs 600 and 900 on, a stem of stride 2, padding 4; the rest as on
 CIFAR-100, and so is where the paper and the reference code differ (``cifar100.py`` beside this file). With ``--follow code``
 Puzzle Mix adds the clean loss, as its code does on this set (weight 1, times 2/C beside binary cross-entropy); the paper's loss
-has no such term. The side of cutout is a choice. Hardware: one GPU (days; not measured here). Expected: multimix report RUNS --only I.
+has no such term. The side of cutout is a choice. Hardware: one GPU (days; not measured here). Expected: Table I.
 
 small: 50 images of every class, 10 of every class for the error, with batch, loss and rate found on CIFAR-100
 (``cifar100.py``) and the protocol's own milestones; nothing was tuned here. The first three epochs without mixing, with seed

@@ -127,7 +127,7 @@ def _picture(sample: Tensor, data: DataSet) -> NDArray[uint8]:
         low, high = sample.amin(), sample.amax()
         scaled = ((sample[0] - low) / (high - low).clamp_min(1e-12)).flip(0)
         sample = torch.from_numpy(colormaps["magma"](scaled.numpy())[..., :3]).permute(2, 0, 1)
-    return (sample.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()  # type: ignore[no-any-return]
+    return (sample.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
 
 
 def _grid(images: list[NDArray[uint8]], titles: list[str], columns: int, caption: str) -> ImageGrid:

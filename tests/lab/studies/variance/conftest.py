@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from multimix.lab.studies.variance import variance
+from multimix.lab.report.pages.variance import variance_frame
 from multimix.lab.studies.variance.cases import QUICK
+from multimix.lab.studies.variance.study import variance
 
 SMALL = {"replicates": 12, "pairs": 30, "groups": 4, "group": 10, "nodes": 3, "batch": 8, "ks": (1, 5), "stratified_ks": (5,)}
 
@@ -23,7 +24,13 @@ def tiny():
 
 @pytest.fixture(scope="session")
 def files(tiny, tmp_path_factory):
+    """The page and the rows."""
     return variance(settings=tiny, out=tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="session")
+def frame(files):
+    return variance_frame(files[1])
 
 
 @pytest.fixture(scope="module")

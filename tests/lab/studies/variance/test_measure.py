@@ -15,7 +15,7 @@ from multimix.lab.studies.variance import (
     multimix_variance,
     trace_variance,
 )
-from multimix.lab.studies.variance.measure import grads_of_steps
+from multimix.lab.studies.variance.measure import grads_of_batches
 
 
 def method(**options):
@@ -98,7 +98,7 @@ def test_stratified_shares_leave_the_mean_gradient_as_it_is(clusters, pairing, p
 
     def steps(k, sampler, seed):
         chosen = InputMixup(k=k, per_pair=per_pair, sampler=sampler)
-        return grads_of_steps(grads, chosen, 16, pairing, 800, seeded(seed), False).double()
+        return grads_of_batches(grads, chosen, 16, pairing, 800, seeded(seed)).double()
 
     iid, stratified = steps(3, "iid", 1), steps(3, "stratified", 2)
     spread = (trace_variance(iid).value + trace_variance(stratified).value) / 800
@@ -147,11 +147,11 @@ def test_the_seed_decides_and_the_global_stream_stays(data):
     ("options", "sentence"),
     [
         ({"pairing": "free"}, "pairing must be one of .*'free'"),
-        ({"ks": ()}, "ks must hold at least one K, got none"),
-        ({"ks": (1, 0)}, "k must be a whole number, at least 1, got 0"),
+        ({"ks": ()}, "ks must not be empty"),
+        ({"ks": (1, 0)}, "k must be an integer of at least 1, got 0"),
         ({"batch": 41}, "batch must be at most the number of samples, 40, got 41"),
-        ({"batch": 0}, "batch must be a whole number, at least 1, got 0"),
-        ({"replicates": 1}, "a variance needs at least 2 replicates, got 1"),
+        ({"batch": 0}, "batch must be an integer of at least 1, got 0"),
+        ({"replicates": 1}, "replicates must be at least 2, got 1"),
     ],
 )
 def test_options_are_checked(data, options, sentence):

@@ -122,7 +122,7 @@ def test_an_unresolved_v_lam_leaves_the_crossover_open():
 
 
 @pytest.mark.parametrize(
-    ("k", "batch", "sentence"), [(0, 2, "k must be a whole number, at least 1, got 0"), (1, 2.5, "batch must be")]
+    ("k", "batch", "sentence"), [(0, 2, "k must be an integer of at least 1, got 0"), (1, 2.5, "batch must be")]
 )
 def test_sizes_must_be_whole(k, batch, sentence):
     with pytest.raises(ValueError, match=sentence):

@@ -1,18 +1,9 @@
-"""The variance of multi-mix's gradient at fixed weights: measured, by formula and exactly, for any model and data."""
+"""The variance of multi-mix's gradient at fixed weights: measured, by formula and exact, for any model and data."""
 
 from .gradients import Gradients
 from .measure import MeasuredVariance, Pairing, measure_variance
-from .page import variance
-from .parts import SampledParts, enumerate_pairs, sampled_components, squared_norm, trace_variance
-from .theory import (
-    Components,
-    Enumeration,
-    Estimate,
-    Range,
-    crossover,
-    large_batch_variance,
-    multimix_variance,
-)
+from .parts import enumerate_pairs, sampled_components, squared_norm, trace_variance
+from .theory import Components, Enumeration, Estimate, Range, crossover, large_batch_variance, multimix_variance
 
 __all__ = [
     "Components",
@@ -22,7 +13,6 @@ __all__ = [
     "MeasuredVariance",
     "Pairing",
     "Range",
-    "SampledParts",
     "crossover",
     "enumerate_pairs",
     "large_batch_variance",
@@ -31,5 +21,4 @@ __all__ = [
     "sampled_components",
     "squared_norm",
     "trace_variance",
-    "variance",
 ]

@@ -1,4 +1,4 @@
-"""The two data sets of the study, each with a small network trained for a few epochs: variance is measured at its weights."""
+"""The two data sets of the study, each with a small trained network at whose weights the variance is measured."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,15 +15,31 @@ from ..spiral.training import net_with_weights, train_networks
 
 Data = Literal["spiral", "digits"]
 
-CLASSES, LEARNING_RATE = 10, 3e-3
+CLASSES, LEARNING_RATE = 10, 3e-3  # of the digits
 
 
 @dataclass(frozen=True, kw_only=True)
 class VarianceSettings:
-    """One data set's part of the study. ``rows`` bounds the mixed rows that each large-batch measurement may take.
+    """Settings of the study on one data set. Stored results belong to exactly these settings.
 
-    ``samples`` are the training samples, which pairs are drawn from; ``nodes`` is the number of quadrature shares. With
-    ``every_pair`` the parts of the variance come from all pairs, else from ``pairs`` and ``groups`` × ``group`` sampled ones.
+    Args:
+        data: Name of the data set.
+        samples: Training samples, which pairs are drawn from.
+        epochs: Epochs of training with mixup, K = 1.
+        every_pair: Whether to compute V, V_pairs and V_λ exactly from all pairs as well.
+        replicates: Batches of each measurement.
+        rows: Maximum mixed rows of a measurement around B_0.
+        pairs: Sampled pairs for V and V_pairs.
+        groups: Groups of sampled pairs for V_λ.
+        group: Pairs of each group.
+        nodes: Quadrature shares.
+        batch: Pairs of a batch, B.
+        ks: Values of K with iid λ.
+        stratified_ks: Values of K with stratified λ.
+        compared_k: K of multi-mix in Proposition 2 and of the findings.
+        alpha: α of the Beta distribution of λ.
+        seed: Seed of data, training and draws.
+        recipe: Increased whenever the same settings would give other numbers.
     """
 
     data: Data
@@ -42,7 +58,6 @@ class VarianceSettings:
     compared_k: int = 5
     alpha: float = 1.0
     seed: int = 0
-    # Increased whenever the same settings would give other numbers.
     recipe: int = 1
 
 
@@ -58,62 +73,72 @@ QUICK: dict[Data, VarianceSettings] = {
 
 
 class TrainedCase(NamedTuple):
-    """A model at fixed weights, the samples that pairs are drawn from, and the method, whose k does not matter."""
+    """A model at fixed weights with its data.
+
+    Args:
+        model: The model in evaluation mode.
+        method: How it mixes; its ``k`` does not matter.
+        x: Training samples.
+        y: Their labels.
+        x_test: Held-out samples.
+        y_test: Their labels.
+    """
 
     model: nn.Module
     method: PairMethod
     x: Tensor
     y: Tensor
+    x_test: Tensor
+    y_test: Tensor
 
 
 def train_weights(settings: VarianceSettings) -> dict[str, Any]:
-    """``weights``, flat, and the ``accuracy`` in per cent on the held-out samples, after training with K = 1."""
+    """Train with K = 1. Return the flat ``weights`` and the ``accuracy`` in per cent on the held-out samples."""
     if settings.data == "spiral":
-        spiral = _spiral_settings(settings)
-        data = spiral_data(spiral, settings.seed)
-        weights = train_networks(ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS), spiral, [settings.seed])[0]
-        logits, label = net_with_weights(weights, spiral.slope)(data.x_test.float()), data.y_test
+        method = ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS)
+        weights = train_networks(method, _spiral_settings(settings), [settings.seed])[0].tolist()
     else:
-        x, of_x, x_test, label = _digits(settings.samples // CLASSES, settings.seed)
-        net = _digits_net(settings.seed)
-        _train_on_digits(net, x, of_x, settings)
-        weights = nn.utils.parameters_to_vector(net.parameters()).detach()
-        logits = net.eval()(x_test)
-    return {"weights": weights.tolist(), "accuracy": 100 * float((logits.argmax(1) == label).double().mean())}
+        weights = _train_on_digits(settings)
+    case = trained_case(settings, weights)
+    correct = case.model(case.x_test).argmax(1) == case.y_test
+    return {"weights": weights, "accuracy": 100 * float(correct.double().mean())}
 
 
 def trained_case(settings: VarianceSettings, weights: list[float]) -> TrainedCase:
-    """The model with the given weights, and its data."""
+    """Return the model with the given weights, and its data."""
     if settings.data == "spiral":
         spiral = _spiral_settings(settings)
         data = spiral_data(spiral, settings.seed)
-        net = net_with_weights(torch.tensor(weights, dtype=torch.float32), spiral.slope)
-        return TrainedCase(net, ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS[:1]), data.x.float(), data.y)
-    x, label, *_ = _digits(settings.samples // CLASSES, settings.seed)
-    small = _digits_net(settings.seed)
-    nn.utils.vector_to_parameters(torch.tensor(weights), small.parameters())
-    return TrainedCase(small.eval(), InputMixup(alpha=settings.alpha), x, label)
+        model = net_with_weights(torch.tensor(weights, dtype=torch.float32), spiral.slope)
+        method = ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS[:1])
+        return TrainedCase(model, method, data.x.float(), data.y, data.x_test.float(), data.y_test)
+    net = _digits_net(settings.seed)
+    nn.utils.vector_to_parameters(torch.tensor(weights), net.parameters())
+    return TrainedCase(net.eval(), InputMixup(alpha=settings.alpha), *_digits(settings.samples // CLASSES, settings.seed))
 
 
 def _spiral_settings(settings: VarianceSettings) -> SpiralSettings:
-    # 40 % of the samples are for training and a fifth of their labels is wrong, as in the demo.
+    # As in the demo, 40 % of the samples are for training and a fifth of their labels is wrong.
     n = settings.samples
     return SpiralSettings(samples=5 * n // 2, train=n, flipped=n // 5, epochs=settings.epochs, alpha=settings.alpha)
 
 
-def _train_on_digits(net: nn.Module, x: Tensor, label: Tensor, settings: VarianceSettings) -> None:
-    optimizer, generator = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE), seeded(settings.seed, 2)
+def _train_on_digits(settings: VarianceSettings) -> list[float]:
+    x, y, *_ = _digits(settings.samples // CLASSES, settings.seed)
+    net, generator = _digits_net(settings.seed), seeded(settings.seed, 2)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
     for _ in range(settings.epochs):
-        for chosen in torch.split(torch.randperm(len(x), generator=generator), settings.batch):
-            method = InputMixup(alpha=settings.alpha)
-            out = mixed_forward(net, method, x[chosen], label[chosen], generator=generator)
+        for rows in torch.split(torch.randperm(len(x), generator=generator), settings.batch):
+            out = mixed_forward(net, InputMixup(alpha=settings.alpha), x[rows], y[rows], generator=generator)
             optimizer.zero_grad()
             out.loss().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+    weights: list[float] = nn.utils.parameters_to_vector(net.parameters()).tolist()
+    return weights
 
 
 def _digits_net(seed: int) -> nn.Sequential:
-    """Two strided convolutions, 8 and 16 channels, and a linear layer for 8×8 images: 1,898 parameters, no batch norm."""
+    """Return a network for 8×8 images: convolutions of 8 and 16 channels and a linear layer, without batch norm."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         return nn.Sequential(
@@ -123,14 +148,14 @@ def _digits_net(seed: int) -> nn.Sequential:
 
 
 def _digits(per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Images of every class drawn for training, all others for the test; mean 0 and deviation 1 in training."""
+    """Return images and labels for training and for the test; training images have mean 0 and deviation 1."""
     from sklearn.datasets import load_digits
 
     bundle = load_digits()
-    x, label = torch.tensor(bundle.images, dtype=torch.float32).unsqueeze(1), torch.tensor(bundle.target, dtype=torch.int64)
-    shuffled = torch.randperm(len(label), generator=seeded(seed, 0))
-    drawn = torch.cat([shuffled[label[shuffled] == c][:per_class] for c in range(CLASSES)])
-    rest = torch.ones(len(label), dtype=torch.bool)
+    x, y = torch.tensor(bundle.images, dtype=torch.float32).unsqueeze(1), torch.tensor(bundle.target, dtype=torch.int64)
+    shuffled = torch.randperm(len(y), generator=seeded(seed, 0))
+    drawn = torch.cat([shuffled[y[shuffled] == c][:per_class] for c in range(CLASSES)])
+    rest = torch.ones(len(y), dtype=torch.bool)
     rest[drawn] = False
     x = (x - x[drawn].mean()) / x[drawn].std()
-    return x[drawn], label[drawn], x[rest], label[rest]
+    return x[drawn], y[drawn], x[rest], y[rest]

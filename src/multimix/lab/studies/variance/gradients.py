@@ -1,6 +1,6 @@
-"""Gradients of mixed batches at fixed weights, as flat rows: many batches at once, of any model; a batch of one is a pair."""
+"""Gradients of many mixed batches at fixed weights, as flat rows; a batch of one is a pair."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,157 +12,155 @@ from ....core.plan import Plan, SharePlan, unmixed_plan
 from ....core.targets import soft_target
 from ....output import run_plan
 
-# Bounds on what is worked on at once: mixed rows, and numbers in the gradients that come out.
-ROWS, NUMBERS = 2**15, 2**23
-
-Loss = Callable[..., Tensor]
+MAX_ROWS = 2**15  # mixed rows in one pass
+MAX_NUMBERS = 2**23  # numbers in the gradients of one pass
 
 
 class Gradients:
-    """The gradients of soft cross-entropy, mean over K·B mixed rows, with respect to all of a model's trainable parameters.
+    """Compute gradients of the mean soft cross-entropy with respect to all trainable parameters of a model.
 
-    Neither the model nor any ``.grad`` is changed. Whole stacks of batches go through ``torch.func.vmap``; for a model that it
-    cannot handle the batches are computed one by one.
+    The model and its ``.grad`` are not changed. Stacks of batches go through ``torch.func.vmap``; for a model that vmap cannot
+    handle, batches are computed one by one.
+
+    Args:
+        model: A module that maps a batch to logits ``[B, C]``, without batch statistics and dropout (``model.eval()``).
+        x: ``[N, …]`` samples that pairs are drawn from.
+        y: Their labels: class indices or probabilities.
+
+    Raises:
+        ValueError: If the model has no trainable parameters, or no gradient per sample.
     """
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
         check_batch(x)
         checked_labels(y, x)
-        check_fixed(model, x)
+        logits = _check_fixed(model, x)
+        if logits.ndim != 2:
+            raise ValueError(f"the model must return logits [B, C], got shape {list(logits[:1].shape)}")
         self.x = x
-        self._inside = _Inside(model)
-        self._parameters = {name: p.detach() for name, p in self._inside.named_parameters() if p.requires_grad}
+        self.target = soft_target(y, logits.shape[1]).to(logits.dtype)
+        self._mixed_model = _MixedModel(model)
+        self._parameters = {name: p.detach() for name, p in self._mixed_model.named_parameters() if p.requires_grad}
         if not self._parameters:
             raise ValueError("the model must have parameters that require gradients, got none")
-        with torch.no_grad():
-            logits = run_plan(model, unmixed_plan(x[:1]), x[:1])
-        if logits.ndim != 2:
-            raise ValueError(f"the model must put out logits [B, C], got shape {list(logits.shape)}")
-        self.target = soft_target(y, logits.shape[1]).to(logits.dtype)
         self.size = sum(p.numel() for p in self._parameters.values())
-        self._stacks = True
+        self._vmap_works = True
 
-    def of_pairs(self, own: Tensor, other: Tensor, lam: Tensor, layer: str | None) -> Tensor:
-        """``[R, D]``: R batches of the pairs ``own, other [R, B]`` (indices of samples) at the shares ``lam [R, K, 1 or B]``."""
-        batch = own.shape[1]
-        if layer is None:
-            x, y = (_mixed(part[own], part[other], lam) for part in (self.x, self.target))
-            return self._over(self._input_loss, x.shape[1], x, y)
-        # Both ends of a pair run up to the layer; of the two mixed rows that come out the first is the pair's.
-        partner = torch.arange(2 * batch).roll(batch).expand(len(own), -1)
-        share = lam if lam.shape[2] == 1 else torch.cat([lam, lam], dim=2)
-        return self._mixed_hidden(torch.cat([own, other], dim=1), partner, share, layer, batch)
+    def of_pairs(self, first: Tensor, second: Tensor, lam: Tensor, layer: str | None) -> Tensor:
+        """Return the gradients of R batches of pairs, ``[R, D]``.
 
-    def of_plans(self, plans: Sequence[Plan], rows: Tensor, keep: int, *, by_step: bool) -> Tensor:
-        """``[R, D]``, or ``[R, K, D]`` by step: one planned batch per row of ``rows [R, n]``, indices of samples.
-
-        Only the first ``keep`` pairs of each batch count: the others are there to be partners.
+        Args:
+            first: ``[R, B]`` indices of samples.
+            second: ``[R, B]`` indices of their partners.
+            lam: ``[R, K, 1 or B]`` shares of the partner.
+            layer: Name of the layer to mix after, or None for the input.
         """
-        found = self.target.new_empty(len(plans), plans[0].k if by_step else 1, self.size)
+        batch = first.shape[1]
+        if layer is None:
+            x, target = (_mixed(part[first], part[second], lam).flatten(1, 2) for part in (self.x, self.target))
+            return self._stacked(self._input_loss, x.shape[1], x, target)
+        # Both samples of a pair run up to the layer; only the first of the two mixed rows counts.
+        partner = torch.arange(2 * batch).roll(batch).expand(len(first), -1)
+        share = lam if lam.shape[2] == 1 else torch.cat([lam, lam], dim=2)
+        return self._mixed_hidden(torch.cat([first, second], dim=1), partner, share, layer, batch)
+
+    def of_plans(self, plans: Sequence[Plan], rows: Tensor, pairs: int) -> Tensor:
+        """Return the gradients of R planned batches, ``[R, D]``.
+
+        Args:
+            plans: R plans with equal K.
+            rows: ``[R, n]`` indices of the samples of each batch.
+            pairs: How many rows of a batch count; the others are partners only.
+
+        Raises:
+            ValueError: If a plan mixes a hidden layer by anything but one share per pair.
+        """
+        found = self.target.new_empty(len(plans), self.size)
         for layer in {plan.layer: None for plan in plans}:
             here = torch.tensor([plan.layer == layer for plan in plans])
             chosen = [plan for plan in plans if plan.layer == layer]
-            found[here] = self._of_alike(chosen, rows[here], keep, layer, by_step)
-        return found if by_step else found[:, 0]
-
-    def _of_alike(self, plans: Sequence[Plan], rows: Tensor, keep: int, layer: str | None, by_step: bool) -> Tensor:
-        k = plans[0].k
-        batches = len(plans) * (k if by_step else 1)
-        if layer is not None:
-            shares = [plan.share for plan in plans if isinstance(plan, SharePlan)]
-            if len(shares) < len(plans):
-                raise ValueError(
-                    f"at a hidden layer only plans with one share per pair can be followed, got {type(plans[0]).__name__}"
+            if layer is None:
+                pieces = [
+                    (plan.mix(self.x[row]), plan.mix_target(self.target[row]))
+                    for plan, row in zip(chosen, rows[here], strict=True)
+                ]
+                k = chosen[0].k
+                x, target = (
+                    torch.stack([_leading(one, k, pairs) for one in part]).flatten(1, 2) for part in zip(*pieces, strict=True)
                 )
-            share, partner = torch.stack(shares), torch.stack([plan.partner for plan in plans])
-            if by_step:
-                share, rows, partner = share.flatten(0, 1).unsqueeze(1), *(one.repeat_interleave(k, 0) for one in (rows, partner))
-            return self._mixed_hidden(rows, partner, share, layer, keep).reshape(len(plans), -1, self.size)
-        mixed = [leading(plan.mix(self.x[row]), k)[:, :keep] for plan, row in zip(plans, rows, strict=True)]
-        target = [leading(plan.mix_target(self.target[row]), k)[:, :keep] for plan, row in zip(plans, rows, strict=True)]
-        x, y = (torch.stack(part).flatten(1, 2) for part in (mixed, target))
-        x, y = (part.reshape(batches, -1, *part.shape[2:]) for part in (x, y))
-        return self._over(self._input_loss, x.shape[1], x, y).reshape(len(plans), -1, self.size)
+                found[here] = self._stacked(self._input_loss, k * pairs, x, target)
+                continue
+            share = [plan.share for plan in chosen if isinstance(plan, SharePlan)]
+            if len(share) < len(chosen):
+                raise ValueError(f"plans at a hidden layer must have one share per pair, got {type(chosen[0]).__name__}")
+            partner = torch.stack([plan.partner for plan in chosen])
+            found[here] = self._mixed_hidden(rows[here], partner, torch.stack(share), layer, pairs)
+        return found
 
-    def _mixed_hidden(self, rows: Tensor, partner: Tensor, share: Tensor, layer: str, keep: int) -> Tensor:
+    def _mixed_hidden(self, rows: Tensor, partner: Tensor, share: Tensor, layer: str, pairs: int) -> Tensor:
         y = self.target[rows]
-        y_pair = y.gather(1, partner[:, :keep].unsqueeze(2).expand(-1, -1, y.shape[2]))
-        target = mix(y[:, :keep].unsqueeze(1), y_pair.unsqueeze(1), share[:, :, :keep].unsqueeze(3))
+        y_pair = y.gather(1, partner[:, :pairs].unsqueeze(2).expand(-1, -1, y.shape[2]))
+        target = _mixed(y[:, :pairs], y_pair, share[:, :, :pairs])
 
         def loss(parameters: dict[str, Tensor], row: Tensor, partner: Tensor, share: Tensor, target: Tensor) -> Tensor:
             plan = SharePlan(partner=partner, share=share, layer=layer)
-            logits: Tensor = functional_call(self._inside, parameters, (self.x[row], plan))
-            return _soft_cross_entropy(leading(logits, len(share))[:, :keep], target)
+            logits: Tensor = functional_call(self._mixed_model, parameters, (self.x[row], plan))
+            return _soft_cross_entropy(_leading(logits, len(share), pairs), target)
 
-        return self._over(loss, share.shape[1] * rows.shape[1], rows, partner, share, target)
+        return self._stacked(loss, share.shape[1] * rows.shape[1], rows, partner, share, target)
 
     def _input_loss(self, parameters: dict[str, Tensor], x: Tensor, target: Tensor) -> Tensor:
-        logits: Tensor = functional_call(self._inside, parameters, (x, unmixed_plan(x)))
+        logits: Tensor = functional_call(self._mixed_model, parameters, (x, unmixed_plan(x)))
         return _soft_cross_entropy(logits, target)
 
-    def _over(self, loss: Loss, rows: int, *batches: Tensor) -> Tensor:
-        """``[R, D]``: the gradient of ``loss`` for each of the R batches stacked in ``batches``."""
-        size = max(1, min(ROWS // rows, NUMBERS // self.size))
-        return torch.cat([self._chunk(loss, *part) for part in zip(*(torch.split(one, size) for one in batches), strict=True)])
-
-    def _chunk(self, loss: Loss, *batches: Tensor) -> Tensor:
-        if self._stacks:
+    def _stacked(self, loss: Callable[..., Tensor], rows: int, *batches: Tensor) -> Tensor:
+        """Return the gradient of ``loss`` for each of the R batches, ``[R, D]``."""
+        if self._vmap_works:
+            size = max(1, min(MAX_ROWS // rows, MAX_NUMBERS // self.size))
             try:
-                found = vmap(grad(loss), in_dims=(None, *[0] * len(batches)))(self._parameters, *batches)
-                return _flat(found.values(), len(batches[0]))
+                gradient = vmap(grad(loss), (None, *[0] * len(batches)), chunk_size=size)
+                return _flat(gradient(self._parameters, *batches), len(batches[0]))
             except (RuntimeError, ValueError):
-                self._stacks = False  # if the fault is not vmap's, the loop meets it again and says so
-        return torch.cat([self._single(loss, *batch) for batch in zip(*batches, strict=True)])
-
-    def _single(self, loss: Loss, *batch: Tensor) -> Tensor:
-        leaves = {name: p.clone().requires_grad_() for name, p in self._parameters.items()}
-        found = torch.autograd.grad(loss(leaves, *batch), list(leaves.values()), allow_unused=True, materialize_grads=True)
-        return _flat(found, 1)
+                self._vmap_works = False  # an error that vmap did not cause is raised again below
+        return torch.cat([_flat(grad(loss)(self._parameters, *batch), 1) for batch in zip(*batches, strict=True)])
 
 
-class _Inside(nn.Module):
-    """The model with the mixing around it, so that ``functional_call`` reaches both."""
+class _MixedModel(nn.Module):
+    """The model with the mixing inside, so that ``functional_call`` reaches both."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.training = model.training  # set here and not by train(), which would reach into the model
         self.model = model
 
     def forward(self, x: Tensor, plan: Plan) -> Tensor:
         return run_plan(self.model, plan, x)
 
 
-def check_fixed(model: nn.Module, x: Tensor) -> None:
-    """Raise ValueError unless every sample has a gradient of its own at the model's weights."""
+def _check_fixed(model: nn.Module, x: Tensor) -> Tensor:
+    """Return logits of some samples. Raise ValueError unless every sample has a gradient of its own."""
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or not module.track_running_stats):
-            raise ValueError(
-                f"the model must not use batch statistics, where one sample has no gradient of its own: call model.eval(); "
-                f"{name or type(module).__name__!r} does"
-            )
+            raise ValueError(f"the model must not use batch statistics: call model.eval(); {name!r} uses them")
     with torch.no_grad(), torch.random.fork_rng(devices=()):
-        few = x[:32]
-        first, second = (run_plan(model, unmixed_plan(few), few) for _ in range(2))
+        first, second = (run_plan(model, unmixed_plan(x[:32]), x[:32]) for _ in range(2))
     if not torch.equal(first, second):
-        raise ValueError(
-            "the model must give the same logits twice for the same samples: call model.eval() to switch dropout off"
-        )
+        raise ValueError("the model must return the same logits for the same samples: call model.eval() to switch dropout off")
+    return first
 
 
-def leading(rows: Tensor, k: int) -> Tensor:
-    """``[K·B, …]`` as ``[K, B, …]``."""
-    return rows.reshape(k, -1, *rows.shape[1:])
+def _leading(rows: Tensor, k: int, pairs: int) -> Tensor:
+    """Return the first ``pairs`` rows of each of the K steps, ``[K, pairs, …]``."""
+    return torch.unflatten(rows, 0, (k, -1))[:, :pairs]
 
 
 def _mixed(z: Tensor, z_pair: Tensor, lam: Tensor) -> Tensor:
-    """``[R, K·B, …]``: batches ``z [R, B, …]`` mixed with their partners at the shares ``lam [R, K, 1 or B]``."""
-    share = lam.reshape(*lam.shape, *[1] * (z.ndim - 2))
-    return mix(z.unsqueeze(1), z_pair.unsqueeze(1), share).flatten(1, 2)
+    """Mix batches ``z [R, B, …]`` with their partners at the shares ``lam [R, K, 1 or B]`` to ``[R, K, B, …]``."""
+    return mix(z.unsqueeze(1), z_pair.unsqueeze(1), lam.reshape(*lam.shape, *[1] * (z.ndim - 2)))
 
 
 def _soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     return -(target * logits.log_softmax(-1)).sum(-1).mean()
 
 
-def _flat(parts: Iterable[Tensor], rows: int) -> Tensor:
-    return torch.cat([part.detach().reshape(rows, -1) for part in parts], dim=1)
+def _flat(gradients: Mapping[str, Tensor], rows: int) -> Tensor:
+    return torch.cat([gradient.reshape(rows, -1) for gradient in gradients.values()], dim=1)

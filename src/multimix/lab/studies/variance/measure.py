@@ -1,4 +1,4 @@
-"""Monte Carlo: the variance of a training step's gradient at fixed weights, batch by batch as training would draw them."""
+"""Monte Carlo: the variance of a training step's gradient at fixed weights, from batches drawn as in training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,21 +7,26 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Generator, Tensor, nn
 
-from ....core.checks import check_choice
+from ....core.checks import check_choice, check_whole
 from ....core.plan import Plan, SharePlan
 from ....core.sampling import random_partner, sample_path, seeded
 from ....methods import InputMixup, ManifoldMixup, Method, PairMethod
-from .gradients import ROWS, Gradients
+from .gradients import MAX_ROWS, Gradients
 from .parts import check_pairs, deviations, mean_estimate, paired_ratio, squared_norm
-from .theory import Estimate, check_size
+from .theory import Estimate
 
 Pairing = Literal["independent", "permutation"]
 
 
 class MeasuredVariance(NamedTuple):
-    """One K: trace variance, E‖g̃‖², the paper's printed E‖g̃‖² − (E‖g̃‖)², and the ratio to the first K of the same draws.
+    """The variance at one K.
 
-    Where every K has draws of its own there is no ``ratio``.
+    Args:
+        k: Interpolations per pair.
+        variance: Trace variance.
+        squared_norm: E‖g̃‖².
+        printed: E‖g̃‖² − (E‖g̃‖)², as printed in the paper.
+        ratio: Variance relative to the first K of the same draws; None if every K has draws of its own.
     """
 
     k: int
@@ -43,56 +48,72 @@ def measure_variance(
     replicates: int = 1000,
     seed: int = 0,
 ) -> tuple[MeasuredVariance, ...]:
-    """The variance of the gradient of one step for every K, from ``replicates`` independent batches.
+    """Measure the variance of the gradient of one step for every K.
 
-    ``independent`` pairs are drawn with replacement, as the proofs assume; a ``permutation`` pairs a batch, drawn without
-    replacement, with itself, as training does. λ per batch or per pair, the sampler, α and everything else is the method's own;
-    its k does not matter. For InputMixup and ManifoldMixup with iid shares all K see the same pairs, and fewer shares are some of
-    the more; other methods and samplers are drawn afresh for every K.
+    For ``InputMixup`` and ``ManifoldMixup`` with iid shares all K see the same pairs, and fewer shares are the first of the
+    more; other methods and samplers are drawn anew for every K.
+
+    Args:
+        model: A module that maps a batch to logits, in evaluation mode.
+        method: A method that mixes pairs in every batch. Its ``k`` does not matter.
+        x: ``[N, …]`` samples that batches are drawn from.
+        y: Their labels.
+        ks: Values of K.
+        batch: Pairs per batch, B.
+        pairing: ``permutation`` pairs a batch, drawn without replacement, with itself, as training does; ``independent`` pairs
+            are drawn with replacement, as the proofs assume.
+        replicates: Independent batches.
+        seed: Seed of all draws.
+
+    Returns:
+        One entry per K.
     """
     kind = check_pairs(method)
     check_choice("pairing", pairing, get_args(Pairing))
     if not ks:
-        raise ValueError("ks must hold at least one K, got none")
-    for k in ks:
-        check_size("k", k)
+        raise ValueError("ks must not be empty")
+    for name, size in (*(("k", k) for k in ks), ("batch", batch), ("replicates", replicates)):
+        check_whole(name, size)
     if pairing == "permutation" and batch > len(x):
         raise ValueError(f"batch must be at most the number of samples, {len(x)}, got {batch}")
-    check_size("batch", batch)
-    check_size("replicates", replicates)
     grads = Gradients(model, x, y)
     if kind.sampler != "iid" or not isinstance(kind, InputMixup | ManifoldMixup):
-        alone = [grads_of_steps(grads, replace(kind, k=k), batch, pairing, replicates, seeded(seed, k), False) for k in ks]
+        alone = [grads_of_batches(grads, replace(kind, k=k), batch, pairing, replicates, seeded(seed, k)) for k in ks]
         return tuple(_measured(k, grad) for k, grad in zip(ks, alone, strict=True))
-    steps = grads_of_steps(grads, replace(kind, k=max(ks)), batch, pairing, replicates, seeded(seed), True)
-    running = steps.double().cumsum(1)
+    steps = grads_of_batches(grads, replace(kind, k=max(ks)), batch, pairing, replicates, seeded(seed), by_step=True)
+    running = torch.unflatten(steps, 0, (replicates, -1)).double().cumsum(1)
     first = deviations(running[:, ks[0] - 1] / ks[0])
     return tuple(_measured(k, running[:, k - 1] / k, first) for k in ks)
 
 
-def grads_of_steps(
-    grads: Gradients, method: PairMethod, batch: int, pairing: Pairing, replicates: int, generator: Generator, by_step: bool
+def grads_of_batches(
+    grads: Gradients,
+    method: PairMethod,
+    batch: int,
+    pairing: Pairing,
+    replicates: int,
+    generator: Generator,
+    by_step: bool = False,
 ) -> Tensor:
-    """``[R, D]``, or ``[R, K, D]`` by step: the gradients at K shares in random order, of which the first few are fewer draws."""
+    """Return the gradients of R batches ``[R, D]``, or of their K interpolations in random order ``[R·K, D]``."""
     found = []
-    most = max(1, ROWS // (method.k * batch))
-    for start in range(0, replicates, most):
-        drawn = [_draw_batch(grads.x, method, batch, pairing, generator, by_step) for _ in range(min(most, replicates - start))]
-        found.append(
-            grads.of_plans([plan for _, plan in drawn], torch.stack([rows for rows, _ in drawn]), batch, by_step=by_step)
-        )
+    for part in torch.split(torch.arange(replicates), max(1, MAX_ROWS // (method.k * batch))):
+        drawn = [_draw_batch(grads.x, method, batch, pairing, generator, by_step) for _ in part]
+        plans = [step for _, plan in drawn for step in ([plan[k] for k in range(method.k)] if by_step else [plan])]
+        rows = torch.stack([rows for rows, _ in drawn]).repeat_interleave(method.k if by_step else 1, 0)
+        found.append(grads.of_plans(plans, rows, batch))
     return torch.cat(found)
 
 
 def _draw_batch(
     x: Tensor, method: PairMethod, batch: int, pairing: Pairing, generator: Generator, shuffle: bool
 ) -> tuple[Tensor, Plan]:
-    """Indices of samples ``rows [n]`` and the plan for them, of which the first B pairs count."""
+    """Return indices of samples ``[n]`` and their plan, of which the first B pairs count."""
     if pairing == "permutation":
         rows = torch.randperm(len(x), generator=generator)[:batch]
         partner = random_partner(batch, derange=method.derange, generator=generator)
     else:
-        # The second half of the rows holds the partners of the first.
+        # The second half of the rows are the partners of the first.
         rows = torch.randint(len(x), (2 * batch,), generator=generator)
         partner = torch.arange(2 * batch).roll(batch)
     lam = sample_path(method.k, method.alpha, rows=batch if method.per_pair else 1, sampler=method.sampler, generator=generator)
@@ -100,7 +121,7 @@ def _draw_batch(
         lam = torch.cat([lam, lam], dim=1)
     plan = method.plan(x[rows], partner=partner, lam=lam, generator=generator)
     if shuffle:
-        # The first share of a sorted path is the smallest, and no Beta draw.
+        # A path is sorted: its first share is the smallest, not a Beta draw.
         assert isinstance(plan, SharePlan)
         order = torch.rand(plan.share.shape, generator=generator).argsort(0)
         plan = replace(plan, share=plan.share.gather(0, order))
@@ -108,6 +129,6 @@ def _draw_batch(
 
 
 def _measured(k: int, grad: Tensor, first: Tensor | None = None) -> MeasuredVariance:
-    own, norm = deviations(grad), squared_norm(grad)
+    spread, norm = deviations(grad), squared_norm(grad)
     printed = norm.value - float(grad.double().norm(dim=1).mean()) ** 2
-    return MeasuredVariance(k, mean_estimate(own), norm, printed, None if first is None else paired_ratio(own, first))
+    return MeasuredVariance(k, mean_estimate(spread), norm, printed, None if first is None else paired_ratio(spread, first))

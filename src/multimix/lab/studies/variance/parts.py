@@ -1,130 +1,109 @@
-"""The parts of the variance from gradients of a model: unbiased from sampled pairs, or exact from every pair of a small data set.
+"""The parts of the variance from gradients of a model: unbiased from sampled pairs, exact from every pair of a small data set.
 
-Intervals are 95 %, by the delta method over independent units (replicates, pairs, groups of pairs): a statistic's standard error
-is that of the mean of its influence values. They cover the sampling, not the choice of weights and data.
+Intervals are 95 %, by the delta method over independent units (replicates, pairs, groups of pairs). They cover the sampling, not
+the choice of weights and data.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import torch
 from scipy.special import roots_jacobi
 from torch import Generator, Tensor, nn
 
+from ....core.checks import check_whole
 from ....core.sampling import sample_path, seeded
 from ....methods import InputMixup, ManifoldMixup, Method, PairMethod
-from .gradients import Gradients, leading
-from .theory import Components, Enumeration, Estimate, Means, Ways, Z, check_size, means_of, ways_of, weighted
+from .gradients import Gradients
+from .theory import Components, Enumeration, Estimate, Means, Ways, Z, means_of, ways_of, weighted
 
-
-class PairParts(NamedTuple):
-    """V and V_pairs, and the 2×2 covariance of the two estimates."""
-
-    total: float
-    pairs: float
-    covariance: Tensor
-
-
-class LamPart(NamedTuple):
-    """V_λ without bias and its variance; ``plug_in`` is the naive value from all pairs, ``plug_in_group`` from one group's."""
-
-    value: float
-    variance: float
-    plug_in: float
-    plug_in_group: float
+MAX_PAIR_GRADIENTS = 4096  # gradients of single pairs in memory at once
 
 
 def deviations(grad: Tensor) -> Tensor:
-    """``[R]``: squared distances from the mean of ``grad [R, D]``, scaled so that their mean is the unbiased trace variance."""
+    """Return squared distances from the mean of ``grad [R, D]``, scaled so that their mean is the unbiased trace variance."""
     if len(grad) < 2:
-        raise ValueError(f"a variance needs at least 2 replicates, got {len(grad)}")
+        raise ValueError(f"replicates must be at least 2, got {len(grad)}")
     grad = grad.double()
     return (grad - grad.mean(0)).square().sum(1) * (len(grad) / (len(grad) - 1))
 
 
 def trace_variance(grad: Tensor) -> Estimate:
-    """The trace of the covariance matrix of the R independent rows of ``grad [R, D]``."""
+    """Return the trace of the covariance matrix of the independent rows of ``grad [R, D]``."""
     return mean_estimate(deviations(grad))
 
 
 def squared_norm(grad: Tensor) -> Estimate:
-    """E‖g‖², the surrogate: the trace variance plus ‖E g‖², which at fixed weights does not depend on K."""
+    """Return E‖g‖²: the trace variance plus ‖E g‖², which at fixed weights does not depend on K.
+
+    Args:
+        grad: ``[R, D]`` independent gradients.
+    """
     return mean_estimate(grad.double().square().sum(1))
 
 
 def mean_estimate(values: Tensor) -> Estimate:
-    """The mean of independent values."""
+    """Return the mean of independent values."""
     return Estimate(float(values.mean()), Z * float(values.std()) / math.sqrt(len(values)))
 
 
 def paired_ratio(first: Tensor, second: Tensor) -> Estimate:
-    """mean(first) / mean(second) of values that come from the same replicates."""
+    """Return mean(first) / mean(second) of values from the same replicates."""
     ratio = float(first.mean() / second.mean())
     return Estimate(ratio, mean_estimate((first - ratio * second) / second.mean()).half)
 
 
 def ratio(first: Estimate, second: Estimate) -> Estimate:
-    """first / second of independent estimates."""
+    """Return first / second of independent estimates."""
     value = first.value / second.value
     return Estimate(value, math.hypot(first.half, value * second.half) / abs(second.value))
 
 
-def pair_parts(mean: Tensor, square: Tensor, draws: int) -> PairParts:
-    """V and V_pairs from M independent pairs, each with ``draws`` ≥ 2 shares of its own.
+def pair_parts(mean: Tensor, square: Tensor, draws: int) -> tuple[float, float, Tensor]:
+    """Return V, V_pairs and the 2×2 covariance of these estimates.
 
-    ``mean [M, D]`` is a pair's mean gradient over its shares, ``square [M]`` its mean squared norm. Products of two different
-    shares of a pair estimate E_pairs‖E_λ g‖², products of two different pairs ‖E g‖²: no term is multiplied with itself.
+    Products of two different shares of a pair estimate E_pairs‖E_λ g‖², products of two different pairs ‖E g‖²: no term is
+    multiplied by itself.
+
+    Args:
+        mean: ``[M, D]`` mean gradient of each of M independent pairs over its shares.
+        square: ``[M]`` mean squared norm of each pair's gradients.
+        draws: Shares of each pair.
     """
     if draws < 2 or len(mean) < 2:
         raise ValueError(f"pairs and draws must be at least 2 each, got {len(mean)} and {draws}")
-    mean, square = mean.double(), square.double()
+    mean, square, m = mean.double(), square.double(), len(mean)
     own = mean.square().sum(1)
     within = (draws * own - square) / (draws - 1)
-    centre = mean.mean(0)
-    m = len(mean)
-    whole = float((m * centre.square().sum() - own.mean()) / (m - 1))
-    pull = 2 * (mean @ centre)
-    influence = torch.stack([square - pull, within - pull])
-    return PairParts(float(square.mean()) - whole, float(within.mean()) - whole, torch.cov(influence) / m)
+    center = mean.mean(0)
+    squared_mean = float((m * center.square().sum() - own.mean()) / (m - 1))
+    pull = 2 * (mean @ center)
+    covariance = torch.cov(torch.stack([square - pull, within - pull])) / m
+    return float(square.mean()) - squared_mean, float(within.mean()) - squared_mean, covariance
 
 
-def lam_part(mean: Tensor, weight: Tensor) -> LamPart:
-    """V_λ from ``mean [S, L, D]``: mean gradients of S independent groups of pairs at L common shares with ``weight [L]``.
+def lam_part(mean: Tensor, weight: Tensor) -> tuple[float, float]:
+    """Return V_λ without bias and the variance of this estimate by the jackknife over groups.
 
-    Only products of two different groups count (two groups are the independent halves), since a group's own noise, multiplied
-    with itself, is what inflates the plug-in by (V − V_pairs − V_λ) / M for M pairs. The variance is the jackknife's over groups.
+    Only products of two different groups count: a group's own noise, squared, would add (V − V_pairs − V_λ) / M for M pairs.
+
+    Args:
+        mean: ``[S, L, D]`` mean gradients of S independent groups of pairs at L common shares.
+        weight: ``[L]`` weights of the shares.
     """
     groups = len(mean)
     if groups < 2:
         raise ValueError(f"groups must be at least 2, got {groups}")
     mean, weight = mean.double(), weight.double()
-    centred = mean - torch.einsum("sld,l->sd", mean, weight).unsqueeze(1)
-    scaled = (centred * weight.sqrt().reshape(-1, 1)).flatten(1)
+    centered = mean - torch.einsum("sld,l->sd", mean, weight).unsqueeze(1)
+    scaled = (centered * weight.sqrt().reshape(-1, 1)).flatten(1)
     product = scaled @ scaled.T
-    own, everything = product.diagonal(), product.sum()
-    value = float((everything - own.sum()) / (groups * (groups - 1)))
-    variance = 0.0
-    if groups > 2:
-        left = everything - 2 * product.sum(1) + own - (own.sum() - own)
-        without = left / ((groups - 1) * (groups - 2))
-        variance = float((groups - 1) / groups * (without - without.mean()).square().sum())
-    return LamPart(value, variance, float(everything) / groups**2, float(own.mean()))
-
-
-# Gradients of single pairs that are held at once.
-BLOCK = 4096
-
-
-@dataclass(frozen=True)
-class SampledParts:
-    """Estimated parts, and the naive V_λ beside them: ``plug_in`` from ``pairs``, ``plug_in_group`` from ``group`` pairs."""
-
-    components: Components
-    plug_in: float
-    plug_in_group: float
-    pairs: int
-    group: int
+    own, total = product.diagonal(), product.sum()
+    value = float((total - own.sum()) / (groups * (groups - 1)))
+    if groups == 2:
+        return value, 0.0
+    left = total - 2 * product.sum(1) + own - (own.sum() - own)
+    without = left / ((groups - 1) * (groups - 2))
+    return value, float((groups - 1) / groups * (without - without.mean()).square().sum())
 
 
 def sampled_components(
@@ -139,127 +118,111 @@ def sampled_components(
     group: int = 200,
     nodes: int = 32,
     seed: int = 0,
-) -> SampledParts:
-    """V, V_pairs and V_λ without bias, each with an interval, from pairs drawn uniformly with replacement.
+) -> Components:
+    """Estimate V, V_pairs and V_λ without bias from pairs drawn uniformly with replacement.
 
-    V and V_pairs take ``pairs`` pairs with ``draws`` shares each. V_λ takes ``groups`` independent groups of ``group`` pairs, all
-    at ``nodes`` quadrature shares, and multiplies only different groups with each other.
+    Args:
+        model: A module that maps a batch to logits, in evaluation mode.
+        method: ``InputMixup``, or ``ManifoldMixup`` with one layer; its ``k`` does not matter.
+        x: ``[N, …]`` samples.
+        y: Their labels.
+        pairs: Pairs for V and V_pairs.
+        draws: Shares of each of these pairs.
+        groups: Independent groups of pairs for V_λ.
+        group: Pairs of a group.
+        nodes: Quadrature shares for V_λ.
+        seed: Seed of pairs and shares.
     """
     layer, alpha = check_shares(method)
     for name, size in (("pairs", pairs), ("draws", draws), ("groups", groups), ("group", group)):
-        check_size(name, size)
+        check_whole(name, size)
     grads, generator = Gradients(model, x, y), seeded(seed)
-    of_pairs = _of_single_pairs(grads, layer, alpha, pairs, draws, generator)
-    of_lam = _of_groups(grads, layer, alpha, groups, group, nodes, generator)
-    (a, b), (_, c) = of_pairs.covariance.tolist()
-    covariance = ((a, b, 0.0), (b, c, 0.0), (0.0, 0.0, of_lam.variance))
-    parts = Components(of_pairs.total, of_pairs.pairs, of_lam.value, covariance)
-    return SampledParts(parts, of_lam.plug_in, of_lam.plug_in_group, groups * group, group)
+    total, of_pairs, covariance = pair_parts(*_single_pairs(grads, layer, alpha, pairs, draws, generator), draws)
+    share, weight = beta_nodes(alpha, nodes)
+    first, second = (torch.randint(len(x), (groups, group), generator=generator).repeat_interleave(nodes, 0) for _ in range(2))
+    found = grads.of_pairs(first, second, share.repeat(groups).reshape(-1, 1, 1), layer)
+    lam, lam_variance = lam_part(torch.unflatten(found, 0, (groups, -1)), weight)
+    (a, b), (_, c) = covariance.tolist()
+    return Components(total, of_pairs, lam, ((a, b, 0.0), (b, c, 0.0), (0.0, 0.0, lam_variance)))
 
 
-def _of_single_pairs(
+def _single_pairs(
     grads: Gradients, layer: str | None, alpha: float, pairs: int, draws: int, generator: Generator
-) -> PairParts:
+) -> tuple[Tensor, Tensor]:
+    """Return mean gradients ``[M, D]`` and mean squared norms ``[M]`` of pairs over their shares."""
     means, squares = [], []
-    most = max(1, BLOCK // draws)
-    for size in [most] * (pairs // most) + [pairs % most] * (pairs % most > 0):
-        own, other = (torch.randint(len(grads.x), (size, 1), generator=generator) for _ in range(2))
+    for part in torch.split(torch.arange(pairs), max(1, MAX_PAIR_GRADIENTS // draws)):
+        size = len(part)
+        first, second = (
+            torch.randint(len(grads.x), (size, 1), generator=generator).repeat_interleave(draws, 0) for _ in range(2)
+        )
         lam = sample_path(draws, alpha, rows=size, generator=generator).T.reshape(-1, 1, 1)
-        found = grads.of_pairs(own.repeat_interleave(draws, 0), other.repeat_interleave(draws, 0), lam, layer)
-        found = leading(found, size).double()
+        found = torch.unflatten(grads.of_pairs(first, second, lam, layer), 0, (size, -1)).double()
         means.append(found.mean(1))
         squares.append(found.square().sum(2).mean(1))
-    return pair_parts(torch.cat(means), torch.cat(squares), draws)
-
-
-def _of_groups(
-    grads: Gradients, layer: str | None, alpha: float, groups: int, group: int, nodes: int, generator: Generator
-) -> LamPart:
-    share, weight = beta_nodes(alpha, nodes)
-    own, other = (torch.randint(len(grads.x), (groups, group), generator=generator) for _ in range(2))
-    lam = share.repeat(groups).reshape(-1, 1, 1)
-    found = grads.of_pairs(own.repeat_interleave(nodes, 0), other.repeat_interleave(nodes, 0), lam, layer)
-    return lam_part(leading(found, groups), weight)
+    return torch.cat(means), torch.cat(squares)
 
 
 def beta_nodes(alpha: float, nodes: int) -> tuple[Tensor, Tensor]:
-    """``share [L]``, ascending and symmetric about ½, and ``weight [L]``, sum 1: Gauss's quadrature for Beta(α, α)."""
-    if check_size("nodes", nodes) < 2:
-        raise ValueError(f"nodes must be at least 2, got {nodes}")
+    """Return shares ``[L]``, ascending and symmetric about ½, and weights ``[L]`` of Gauss's quadrature for Beta(α, α)."""
+    check_whole("nodes", nodes, 2)
     place, weight = (torch.from_numpy(part) for part in roots_jacobi(nodes, alpha - 1, alpha - 1))
-    # Exactly symmetric, which rounding would spoil and pairs taken in reverse rely on.
+    # Exact symmetry, without rounding: enumerate_pairs reads pairs in reverse off it.
     share, weight = 0.5 + (place - place.flip(0)) / 4, weight + weight.flip(0)
     return share, weight / weight.sum()
 
 
 def check_shares(method: Method) -> tuple[str | None, float]:
-    """The layer and α of a method for which V, V_pairs and V_λ are defined. Raise ValueError if they are not.
-
-    g may depend on the pair and its share alone: no box, no field, and always the same layer.
-    """
+    """Return layer and α of a method with one share per pair. Raise ValueError for boxes, fields and several layers."""
     check_pairs(method)
     if not isinstance(method, InputMixup | ManifoldMixup) or len(method.traits.mixes_at) != 1:
-        raise ValueError(
-            f"method must be InputMixup or ManifoldMixup with one layer, where pair and λ decide all, got {method!r}"
-        )
+        raise ValueError(f"method must be InputMixup or ManifoldMixup with one layer, got {method!r}")
     return method.traits.mixes_at[0], method.alpha
 
 
 def check_pairs(method: Method) -> PairMethod:
-    """The method. Raise ValueError unless it mixes every batch along a path from a sample to its partner."""
+    """Return the method. Raise ValueError unless it mixes every batch along a path from a sample to its partner."""
     if not isinstance(method, PairMethod) or method.p != 1 or method.alpha == 0 or method.traits.needs:
-        raise ValueError(
-            f"method must mix pairs in every batch, with p = 1, alpha above 0 and nothing else needed, got {method!r}"
-        )
+        raise ValueError(f"method must mix pairs in every batch (p = 1, alpha above 0, no saliency), got {method!r}")
     return method
 
 
-def sampled_from(stored: dict[str, Any]) -> SampledParts:
-    """What ``asdict`` and JSON made of sampled parts, read back."""
-    parts = stored["components"]
-    covariance = tuple(tuple(row) for row in parts["covariance"])
-    return SampledParts(**stored | {"components": Components(**parts | {"covariance": covariance})})
-
-
 def enumerate_pairs(model: nn.Module, method: Method, x: Tensor, y: Tensor, *, nodes: int = 16) -> Enumeration:
-    """Every ordered pair of the N samples at ``nodes`` quadrature shares: exact but for the quadrature, N²·nodes/2 gradients."""
+    """Compute the gradients of every ordered pair of the N samples: exact but for the quadrature, N²·nodes/2 gradients.
+
+    Args:
+        model: A module that maps a batch to logits, in evaluation mode.
+        method: ``InputMixup``, or ``ManifoldMixup`` with one layer; its ``k`` does not matter.
+        x: ``[N, …]`` samples.
+        y: Their labels.
+        nodes: Quadrature shares.
+    """
     layer, alpha = check_shares(method)
     grads = Gradients(model, x, y)
     share, weight = beta_nodes(alpha, nodes)
-    everyone = torch.arange(len(x)).unsqueeze(1)
-    own = grads.of_pairs(everyone, everyone, torch.full((len(x), 1, 1), 0.5), layer).double()
-    first = torch.zeros(len(x), nodes, grads.size, dtype=torch.float64)
+    every = torch.arange(len(x)).unsqueeze(1)
+    own = grads.of_pairs(every, every, torch.full((len(x), 1, 1), 0.5), layer).double()
+    sums = torch.zeros(len(x), nodes, grads.size, dtype=torch.float64)  # over partners
     square = back = averaged = 0.0
     pairs = torch.triu_indices(len(x), len(x), offset=1)
-    for i, j in zip(*(torch.split(end, max(1, BLOCK // nodes)) for end in pairs), strict=True):
-        of_i, of_j = (end.unsqueeze(1).repeat_interleave(nodes, 0) for end in (i, j))
-        lam = share.repeat(len(i)).reshape(-1, 1, 1)
-        g = leading(grads.of_pairs(of_i, of_j, lam, layer), len(i)).double()
-        # λ is the partner's share, so j→i at λ is i→j at 1 − λ: the same gradients, the nodes in reverse.
-        turned = g.flip(1)
-        first.index_add_(0, i, g).index_add_(0, j, turned)
+    for i, j in zip(*(torch.split(end, max(1, MAX_PAIR_GRADIENTS // nodes)) for end in pairs), strict=True):
+        first, second = (end.unsqueeze(1).repeat_interleave(nodes, 0) for end in (i, j))
+        found = grads.of_pairs(first, second, share.repeat(len(i)).reshape(-1, 1, 1), layer)
+        g = torch.unflatten(found, 0, (len(i), -1)).double()
+        # λ is the partner's share, so j→i at λ is i→j at 1 − λ: the same gradients with the nodes in reverse.
+        reverse = g.flip(1)
+        sums.index_add_(0, i, g).index_add_(0, j, reverse)
         square += 2 * float(torch.einsum("pld,pld,l->", g, g, weight))
-        back += 2 * float(torch.einsum("pld,pld,l->", g, turned, weight))
+        back += 2 * float(torch.einsum("pld,pld,l->", g, reverse, weight))
         averaged += 2 * float(torch.einsum("pld,l->pd", g, weight).square().sum())
-    return _enumeration(own, first.transpose(0, 1), weight, square, back, averaged)
-
-
-def _enumeration(own: Tensor, first: Tensor, weight: Tensor, square: float, back: float, averaged: float) -> Enumeration:
-    """From the gradients ``own [N, D]`` of samples with themselves, the sums over partners ``first [L, N, D]``, and products."""
-    mean = torch.einsum("lnd,l->nd", first, weight)
-    # The products are means over λ already, and enter every node alike.
-    shared = [ways_of(own, to, fro, square, back) for to, fro in zip(first, first.flip(0), strict=True)]
+    by_node = sums.transpose(0, 1)
+    mean = torch.einsum("lnd,l->nd", by_node, weight)
+    # square and back are means over λ already, so they are the same at every node.
+    shared = [ways_of(own, to, fro, square, back) for to, fro in zip(by_node, by_node.flip(0), strict=True)]
     return Enumeration(
-        samples=len(own),
+        samples=len(x),
         shared=Ways(*weighted(shared, weight)),
         averaged=ways_of(own, mean, mean, averaged, averaged),
-        shared_means=Means(*weighted([means_of(own, to) for to in first], weight)),
+        shared_means=Means(*weighted([means_of(own, to) for to in by_node], weight)),
         averaged_means=means_of(own, mean),
     )
-
-
-def enumeration_from(stored: dict[str, Any]) -> Enumeration:
-    """What ``asdict`` and JSON made of an enumeration, read back."""
-    kinds = {"shared": Ways, "averaged": Ways, "shared_means": Means, "averaged_means": Means}
-    # asdict keeps named tuples as they are, and JSON makes lists of them.
-    return Enumeration(samples=stored["samples"], **{name: kind(*stored[name]) for name, kind in kinds.items()})
