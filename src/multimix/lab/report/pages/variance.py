@@ -47,7 +47,9 @@ LEAD = (
     "One step of multi-mix averages the loss over B pairs and K interpolations of each. How much does its gradient vary from "
     "step to step at fixed weights, and is the effort better spent on K interpolations or on K times as many pairs?"
 )
-PAIRINGS = {"permutation": "pairs as in training", "independent": "independent pairs"}
+TRAINING_CAPTION = "Variance against K, pairs as in training. Solid lines: exact; dotted: closed form, one λ per batch."
+INDEPENDENT_CAPTION = "Variance against K, independent pairs. Solid lines: closed form."
+CROSSOVER_CAPTION = "Variance against B / B_0. Dots: measured at B_0 / 4 and 4 B_0; lines: closed form."
 PARTS = {(name,): name for name in ("V", "V_pairs", "V_λ", "B_0")}
 SETUP = {(name,): name for name in ("samples", "parameters", "epochs", "accuracy", "alpha", "batch", "replicates", "seed")}
 LAM = {False: "per batch", True: "per pair"}
@@ -78,32 +80,30 @@ def variance_page(path: str | Path) -> str:
         path: The ``variance.json`` of the study.
     """
     frame = variance_frame(path)
-    training, independent = (
-        Picture(svg(against_k(frame, pairing)), f"Variance against K, {name}", f"Variance against K, {name}. {lines}")
-        for (pairing, name), lines in zip(
-            PAIRINGS.items(),
-            ("Solid lines: exact; dotted: closed form, one λ per batch.", "Solid lines: closed form."),
-            strict=True,
-        )
-    )
-    crossing = "Variance against B / B_0. Dots: measured at B_0 / 4 and 4 B_0; lines: closed form."
     propositions = (files("multimix.lab.report") / "templates" / "propositions.html").read_text(encoding="utf-8")
     sentences = findings(frame)
     blocks = [
         Section("Findings", map(Finding, sentences), unfolded=True),
-        Section("Variance against K", [independent, k_table(frame)]),
+        Section("Variance against K", [_picture(against_k(frame, "independent"), INDEPENDENT_CAPTION), k_table(frame)]),
         Section(
             "Multi-mix against a larger batch",
-            [
-                Picture(svg(around_crossover(frame)), crossing, crossing) if best_b_0(frame).value.notna().any() else None,
-                sides_table(frame),
-            ],
+            [_picture(around_crossover(frame), CROSSOVER_CAPTION) if best_b_0(frame).value.any() else None, sides_table(frame)],
         ),
         Section("Parts of the variance", [table("", frame, {"data": "data", "source": "from"}, ["kind"], PARTS)]),
         Section("What the two propositions say, and when", [Html(propositions)]),
         Section("Data and models", [table("", select(frame, source="setup"), {"data": "data"}, ["kind"], SETUP)]),
     ]
-    return render_page(TITLE, LEAD, blocks, headline=sentences[0].partition(". ")[0] + ".", figure=training)
+    return render_page(
+        TITLE,
+        LEAD,
+        blocks,
+        headline=sentences[0].partition(". ")[0] + ".",
+        figure=_picture(against_k(frame, "permutation"), TRAINING_CAPTION),
+    )
+
+
+def _picture(figure: Figure, caption: str) -> Picture:
+    return Picture(svg(figure), caption, caption)
 
 
 def findings(frame: pd.DataFrame) -> list[str]:

@@ -1,7 +1,7 @@
 """The two data sets of the study, each with a small trained network at whose weights the variance is measured."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -72,26 +72,6 @@ QUICK: dict[Data, VarianceSettings] = {
 }
 
 
-class TrainedCase(NamedTuple):
-    """A model at fixed weights with its data.
-
-    Args:
-        model: The model in evaluation mode.
-        method: How it mixes; its ``k`` does not matter.
-        x: Training samples.
-        y: Their labels.
-        x_test: Held-out samples.
-        y_test: Their labels.
-    """
-
-    model: nn.Module
-    method: PairMethod
-    x: Tensor
-    y: Tensor
-    x_test: Tensor
-    y_test: Tensor
-
-
 def train_weights(settings: VarianceSettings) -> dict[str, Any]:
     """Train with K = 1. Return the flat ``weights`` and the ``accuracy`` in per cent on the held-out samples."""
     if settings.data == "spiral":
@@ -99,22 +79,24 @@ def train_weights(settings: VarianceSettings) -> dict[str, Any]:
         weights = train_networks(method, _spiral_settings(settings), [settings.seed])[0].tolist()
     else:
         weights = _train_on_digits(settings)
-    case = trained_case(settings, weights)
-    correct = case.model(case.x_test).argmax(1) == case.y_test
+    model, _, _, _, x_test, y_test = trained_case(settings, weights)
+    correct = model(x_test).argmax(1) == y_test
     return {"weights": weights, "accuracy": 100 * float(correct.double().mean())}
 
 
-def trained_case(settings: VarianceSettings, weights: list[float]) -> TrainedCase:
-    """Return the model with the given weights, and its data."""
+def trained_case(
+    settings: VarianceSettings, weights: list[float]
+) -> tuple[nn.Module, PairMethod, Tensor, Tensor, Tensor, Tensor]:
+    """Return the model with the given weights, its method, and its samples and labels for training and for the test."""
     if settings.data == "spiral":
         spiral = _spiral_settings(settings)
         data = spiral_data(spiral, settings.seed)
         model = net_with_weights(torch.tensor(weights, dtype=torch.float32), spiral.slope)
         method = ManifoldMixup(alpha=settings.alpha, layers=MIXED_LAYERS[:1])
-        return TrainedCase(model, method, data.x.float(), data.y, data.x_test.float(), data.y_test)
+        return model, method, data.x.float(), data.y, data.x_test.float(), data.y_test
     net = _digits_net(settings.seed)
     nn.utils.vector_to_parameters(torch.tensor(weights), net.parameters())
-    return TrainedCase(net.eval(), InputMixup(alpha=settings.alpha), *_digits(settings.samples // CLASSES, settings.seed))
+    return net.eval(), InputMixup(alpha=settings.alpha), *_digits(settings.samples // CLASSES, settings.seed)
 
 
 def _spiral_settings(settings: VarianceSettings) -> SpiralSettings:

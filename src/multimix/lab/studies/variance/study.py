@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from ....core.checks import check_choice
 from ....core.sampling import Sampler
 from ...report.pages.variance import variance_page
 from ...storage import Store, environment, write_files
@@ -69,8 +68,6 @@ def variance(
     """
     if not on:
         raise ValueError(f"on must name at least one data set of {', '.join(get_args(Data))}")
-    for data in on:
-        check_choice("on", data, get_args(Data))
     settings = settings or (QUICK if quick else FULL)
     units = [(data, name) for data in dict.fromkeys(on) for name in unit_names(settings[data])]
     stores = {data: Store(out, f"variance-{data}", settings[data], note) for data in on}
