@@ -17,15 +17,15 @@ output distributed batchnorm
 mix warmup testing
 compat
 multimix
-lab.statistics lab.terminal lab.locks lab.images lab.sketch_pair
+lab.terminal lab.locks lab.images lab.sketch_pair
 lab.storage
 lab.data lab.nets lab.method_options
 lab.recipes
 lab.training
-lab.sweep lab.evaluation
-lab.results lab.report
+lab.sweep
+lab.evaluation
+lab.report
 lab.studies
-lab.compare lab.reproduce
 lab.commands
 lab.cli
 """

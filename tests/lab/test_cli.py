@@ -73,22 +73,6 @@ def test_demo_trains_and_says_what_to_open(files):
     assert "multi-mix" in done.stdout
 
 
-def test_every_option_of_points_arrives(monkeypatch, capsys):
-    seen = []
-
-    def stopped(*names, **options):
-        seen.append((*names, *(str(value) for value in options.values())))
-        raise ValueError("seen")
-
-    monkeypatch.setattr("multimix.lab.commands.study_runner.run", stopped)
-    assert cli.main(["points", "--seeds", "3", "--ks", "2", "4", "--quick", "--rebuild", "--out", "there"]) == 2
-    assert cli.main(["points"]) == 2
-    assert seen == [
-        ("points", "points", "True", "('sagemix',)", "(2, 4)", "3", "True", "there"),
-        ("points", "points", "False", "('sagemix',)", "(1, 5)", "None", "False", "multimix-points"),
-    ]
-
-
 LOOK = ["look", "cat.png", "dog.png"]
 
 
@@ -107,10 +91,6 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["look", "cat.png"], "look needs two pictures, or none for the two that come with multimix"),
         ([*LOOK, "--methods", "alignmixup"], "alignmixup cannot be shown: it mixes hidden layers, which have no pixels"),
-        (["points", "--seeds", "0"], "seeds must be at least 1, got 0"),
-        (["points", "--ks", "0"], "ks must be one or more whole numbers, at least 1, got (0,)"),
-        (["points", "--rebuild"], "there are no finished runs in 'multimix-points'"),
-        (["points", "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
         (["demo", "--seeds", "0"], "seeds must be at least 1, got 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -201,7 +181,7 @@ def test_names_of_other_libraries_lead_to_ours(capsys):
     assert set(cli.ELSEWHERE.values()) <= {*known, *method}
 
 
-@pytest.mark.parametrize("command", [["list"], ["table"]])
+@pytest.mark.parametrize("command", [["list"], ["list", "paper"]])
 def test_lists_fit_into_80_columns_with_every_word_whole(files, command):
     def words(columns):
         environment = os.environ | {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
@@ -284,8 +264,7 @@ HUGE = str(10**12)
         (["look", "--k", HUGE], "k must be at most 1,000, got 1,000,000,000,000"),
         (["look", "--size", HUGE], "size must lie in 16 … 512 pixels, got 1000000000000"),
         (["demo", "--seeds", HUGE], "seeds must be at most 10,000, got"),
-        (["digits", "--seeds", HUGE], "seeds must be at most 10,000, got"),
-        (["points", "--ks", "1", HUGE], "ks must be at most 1,000, got"),
+        (["sweep", "points", "--ks", "1", HUGE], "ks must be at most 1,000, got"),
         (["evaluate", "runs", "--set", f"bins={HUGE}"], "bins must be at most 10,000, got"),
         (["evaluate", "runs", "--batch", HUGE], "batch must be at most 1,000,000, got"),
         (["evaluate", "runs", "--workers", HUGE], "workers must be at most 1,000, got"),

@@ -58,8 +58,8 @@ def evaluate(
 ) -> None:
     """Measure trained networks: error, calibration, localization, robustness, transfer, gradient norm, and time.
 
-    Numbers are stored in the folder of the run (evaluations.jsonl) and are not measured twice. multimix table prints them
-    beside the paper's, multimix report draws figures.
+    Numbers are stored in the folder of the run (evaluations.jsonl) and are not measured twice. multimix report draws
+    figures, and with --only prints them beside the paper's.
 
     Options of the measures with their defaults, for --set (no spaces in lists; none for no value):
       calibration    bins=10

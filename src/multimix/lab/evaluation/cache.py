@@ -32,8 +32,13 @@ class Query:
     @property
     def folder(self) -> str:
         """The folder of its pictures."""
-        plain = f"{PICTURES}/{evaluation_key(self.on, '', self.checkpoint)}"
-        return f"{plain}-{digest(dict(self.options))[:8]}" if self.variant else plain
+        return picture_folder(asdict(self))
+
+
+def picture_folder(row: Mapping[str, Any]) -> str:
+    """Return the folder of an evaluation's pictures, inside the folder of the run."""
+    plain = f"{PICTURES}/{evaluation_key(row['on'], '', row['checkpoint'])}"
+    return f"{plain}-{digest(dict(row['options']))[:8]}" if row.get("variant") else plain
 
 
 def evaluation_key(on: str, variant: str, checkpoint: str) -> str:
@@ -70,6 +75,16 @@ def collect_runs(places: Iterable[str | Path], note: Note = print) -> list[dict[
     for sentence in unequal_evaluations(rows):
         note(sentence)
     return rows
+
+
+def network_evaluations(folder: Path, note: Note = print) -> dict[str, dict[str, Any]]:
+    """Return the newest evaluation of each kind of a network that was not trained here.
+
+    Args:
+        folder: Its folder, such as ``multimix-evaluations/my_models.resnet50``.
+        note: Receives messages.
+    """
+    return {evaluation_key(row["on"], row.get("variant", ""), row["checkpoint"]): row for row in _stored_rows(folder, note)}
 
 
 def finished_runs(place: str | Path, note: Note = print) -> list[Path]:

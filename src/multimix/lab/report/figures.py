@@ -202,6 +202,7 @@ def against(
         for on, axis in ((xlog, axes.xaxis), (ylog, axes.yaxis)):
             if on:
                 axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
+    for axes in every[:count]:  # after all panels are drawn, since they share their limits
         end_at(axes, *bounds)
     for axes in every[max(0, count - columns) : count]:
         axes.set_xlabel(xlabel)

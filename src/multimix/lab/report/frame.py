@@ -133,7 +133,7 @@ class RunGroup:
 
     Args:
         arm: The method, or a strategy such as ``large_batch``.
-        k: Interpolations per pair, or the factor of a strategy.
+        k: Interpolations per pair, or the factor of a strategy; 0 for a network not trained here.
         digest: Digest of the settings.
         processes: Number of processes of each run. Pairs and batch statistics are per process, so
             it separates groups.
@@ -155,7 +155,7 @@ class RunGroup:
     @property
     def label(self) -> str:
         """The method with K, and the number of processes unless it is 1."""
-        name = f"{self.arm} K = {self.k}" if counts_k(self.arm) or self.k != 1 else self.arm
+        name = f"{self.arm} K = {self.k}" if self.k and (counts_k(self.arm) or self.k != 1) else self.arm
         return name if self.processes == 1 else f"{name} ({self.processes} processes)"
 
     @property

@@ -69,6 +69,13 @@ def study_figures(study: Study) -> dict[str, Drawn]:
         },
         "k": (error_against_k({"": study}), f"Error against K: {INTERVALS}."),
         "time": (time_against_k(study), "Seconds per epoch against K, as a multiple of K = 1."),
+    }
+    return _drawn(study, figures) | evaluation_figures(study)
+
+
+def evaluation_figures(study: Study) -> dict[str, Drawn]:
+    """Return the figures of evaluations that are not empty."""
+    figures: dict[str, tuple[Figure | None, str]] = {
         "gradient_norm": (norm_against_k(study), "Squared gradient norm at fixed weights against K, as a multiple of K = 1."),
         "training_time": (update_time_against_k(study), "Time of an update at fixed weights against K, as a multiple of K = 1."),
         "reliability": (reliability(study), "Accuracy against confidence in bins (a, b], all seeds together."),

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...evaluation.cache import PICTURES, collect_runs, unequal_evaluations
+import pandas as pd
+
+from ...evaluation.cache import (
+    EVALUATIONS,
+    collect_runs,
+    is_run,
+    network_evaluations,
+    picture_folder,
+    unequal_evaluations,
+)
 from ...evaluation.names import MEASURES, measure_of
 from ...images import SAMPLES, read_image_grid
 from ...recipes import RECIPES
@@ -15,11 +24,11 @@ from ...terminal import counted, note
 from ..comparison import at_equal_budgets, comparable_groups
 from ..exhibits import exhibit_table, fill
 from ..figures import image_grid
-from ..frame import SCALE_LABELS, Rows, Study, studies
+from ..frame import SCALE_LABELS, Rows, RunGroup, Study, studies
 from ..page import Beside, Block, Code, Facts, Finding, Heading, Notes, Picture, Section, render_page
 from ..paper import EXHIBITS
 from ..sentences import findings, headline, k_headline, warnings
-from ..study_figures import Drawn, budget_figures, study_figures
+from ..study_figures import Drawn, budget_figures, evaluation_figures, study_figures
 from ..study_tables import budget_tables, comparison_table, confusion_table, evaluation_table, k_table, results_table, run_table
 from ..style import svg
 from ..tables import EMPTY, Table
@@ -50,17 +59,33 @@ def write_recipe_pages(places: Sequence[str | Path], *, out: str | Path, recipes
         out: Folder of the pages.
         recipes: Known recipes by name.
     """
+    networks = [Path(place) for place in places if (Path(place) / EVALUATIONS).exists() and not is_run(Path(place))]
+    reports = [_write_network_page(place, Path(out)) for place in networks]
+    places = [place for place in places if Path(place) not in networks]
     rows = collect_runs(places, note)
-    if not rows:
+    if not rows and not reports:
         raise ValueError(f"there are no finished runs in {', '.join(map(str, places))}; multimix train makes some")
     command = " ".join(["multimix report", *(Path(place).name or str(place) for place in places)])
-    reports = []
     for study in studies(rows, recipes):
         html, files = recipe_page(study, rows, places, command)
         name = f"{study.recipe.name}-{study.scale}"
         (page,) = write_files(Path(out), {f"{name}.html": html.encode()})
         reports.append(Report(page, write_files(Path(out) / name, files)))
     return reports
+
+
+def _write_network_page(place: Path, out: Path) -> Report:
+    """Write the page of a network that was not trained here: its evaluations."""
+    evaluations = network_evaluations(place, note)
+    row = {"arm": place.name, "place": str(place), "evaluations": evaluations}
+    numbers = {f"{key}.{name}": value for key, one in evaluations.items() for name, value in one["numbers"].items()}
+    group = RunGroup(place.name, 0, runs=pd.DataFrame([{"row": row, **numbers}], index=[0]))
+    study = Study(Recipe(place.name, place.name, "", RECIPES["imagenet"].settings, ()), "paper", (group,), ())
+    figures = evaluation_figures(study)
+    page = render_page(place.name, "Evaluations of a network that was not trained here.", evaluation_sections(study, figures))
+    (path,) = write_files(out, {f"{place.name}.html": page.encode()})
+    files = {name: content for drawn in figures.values() for name, content in drawn.files.items()}
+    return Report(path, write_files(out / place.name, files))
 
 
 def recipe_page(study: Study, rows: Rows, places: Sequence[str | Path], command: str) -> tuple[str, dict[str, bytes]]:
@@ -194,8 +219,8 @@ def evaluation_sections(study: Study, figures: Mapping[str, Drawn]) -> Iterator[
 def _evaluation_pictures(study: Study, key: str) -> Iterator[Block]:
     """Yield the pictures that the first run of every group stored beside an evaluation."""
     for group in study.trained:
-        places = [Path(row["place"]) / PICTURES / key for row in group.rows if key in row.get("evaluations", {})]
-        files = (file for place in places for file in sorted(place.glob("*.npz")))
+        stored = [(row["place"], row["evaluations"][key]) for row in group.rows if key in row.get("evaluations", {})]
+        files = (file for place, row in stored for file in sorted((Path(place) / picture_folder(row)).glob("*.npz")))
         grid = next((grid for file in files if (grid := read_image_grid(file)) is not None), None)
         if grid is not None:
             yield Heading(study.label(group))
