@@ -212,13 +212,20 @@ def verdict_table(filled: FilledExhibit) -> Table:
     return Table(f"{filled.paper.label}: what the paper claims", columns)
 
 
+def our_column(filled: FilledExhibit, j: int) -> Column:
+    """Return our values of measurement ``j``."""
+    column = filled.paper.columns[j]
+    entries = [filled.cells[i, j] for i in range(len(filled.paper.rows))]
+    return Column(column.head, entries, show=lambda entry: _our_cell(entry, column))
+
+
 def _columns(filled: FilledExhibit, j: int) -> Iterator[Column]:
     column, rows = filled.paper.columns[j], filled.paper.rows
     entries = [filled.cells[i, j] for i in range(len(rows))]
-    yield Column(column.head, entries, show=lambda entry: _our_cell(entry, column))
+    yield our_column(filled, j)
     if column.paper:
         head = "paper" if filled.scale == "paper" else "paper (other scale)"
-        yield Column(head, [entry.paper for entry in entries], show=_paper_cell)
+        yield Column(head, [entry.paper for entry in entries], show=paper_cell)
     tests = {one.claim.second: one for one in filled.judged if one.claim.column == j}
     if filled.paper.kind == "table" and any(one.test for one in tests.values()):
         judged = [tests.get(row.key) for row in rows]
@@ -235,7 +242,8 @@ def _our_cell(entry: Entry, column: Measurement) -> Cell:
     return text[0], ", ".join(filter(None, (half, spread, f"n = {mean.n}")))
 
 
-def _paper_cell(value: Value | None) -> Cell:
+def paper_cell(value: Value | None) -> Cell:
+    """Format a number of the paper with its standard deviation."""
     if value is None:
         return EMPTY
     return number(value.mean), "" if value.sd is None else f"SD\u00a0{number(value.sd)}"

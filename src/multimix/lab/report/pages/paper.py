@@ -5,14 +5,23 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...recipes import recipe
 from ...recipes.base import Follow, Scale
-from ..exhibits import FilledExhibit, claims_sentence, exhibit_notes, exhibit_records, exhibit_table, verdict_table
+from ..exhibits import (
+    FilledExhibit,
+    claims_sentence,
+    exhibit_notes,
+    exhibit_records,
+    exhibit_table,
+    our_column,
+    paper_cell,
+    verdict_table,
+)
 from ..figures import Dot, dots
 from ..frame import SCALE_LABELS, settings_differences
 from ..page import Block, Heading, Notes, Picture, Section, render_page
 from ..paper import SPIRAL
 from ..stats import VERDICT_RULE, VERDICTS
 from ..style import svg
-from ..tables import Table
+from ..tables import Column, Table
 
 MAX_SEPARATE_TABLES = 4  # measurements with a table each
 
@@ -79,13 +88,32 @@ def _section(filled: FilledExhibit, picture: Picture | None) -> Section:
         blocks += [paper.about, Notes([*filled.notes, *paper.notes])]
         blocks += [] if picture else ["There is nothing to show yet."]
     elif len(paper.columns) > MAX_SEPARATE_TABLES:
-        blocks += [exhibit_table(filled), Section("Verdict on every claim", [verdict_table(filled)])]
+        blocks += _wide_tables(filled)
     else:
         blocks += [verdict_table(filled)] if paper.kind == "figure" else []
         for j, column in enumerate(paper.columns):
             blocks += [Heading(column.head), exhibit_table(filled, [j], notes=False)]
         blocks += [Notes(exhibit_notes(filled))]
     return Section(f"{paper.label}: {paper.title}", blocks)
+
+
+def _wide_tables(filled: FilledExhibit) -> Iterator[Block]:
+    """Yield our measurements without empty ones, then the paper's numbers, each once, and verdicts."""
+    paper, rows = filled.paper, range(len(filled.paper.rows))
+    measured = [j for j in range(len(paper.columns)) if any(filled.cells[i, j].values for i in rows)]
+    names = Column("method", [row.label for row in paper.rows])
+    if measured:
+        yield Heading("ours")
+        yield Table("", [names, *(our_column(filled, j) for j in measured)])
+    # Two readings of one number of the paper share it.
+    shared = {id(column.paper): j for j, column in reversed(list(enumerate(paper.columns))) if column.paper}
+    columns = [
+        Column(paper.columns[j].head.partition(" (")[0], [filled.cells[i, j].paper for i in rows], show=paper_cell)
+        for j in sorted(shared.values())
+    ]
+    yield Heading("the paper's")
+    yield Table("", [names, *columns], exhibit_notes(filled))
+    yield Section("Verdict on every claim", [verdict_table(filled)])
 
 
 def _verdict_counts(filled: Sequence[FilledExhibit]) -> Table:
