@@ -23,7 +23,8 @@ import torch
 
 import faults
 import small_disk
-from multimix.lab.training.run import planned, train
+from multimix.lab.recipes.runs import planned
+from multimix.lab.training.run import train
 
 DONE, FAILED, KILLED, CUT = 0, 1, -signal.SIGKILL, -signal.SIGXFSZ
 READY = "ready\n"

@@ -14,7 +14,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([TESTS, *before]))
 @pytest.fixture(scope="session")
 def out(tmp_path_factory):
     """none and mixup K = 3, seeds 0 and 1; nobody may change it."""
-    from multimix.lab.training.run import planned, train
+    from multimix.lab.recipes.runs import planned
+    from multimix.lab.training.run import train
     from trial import RECIPE
 
     folder = tmp_path_factory.mktemp("results")

@@ -12,13 +12,13 @@ from rich.console import Console
 import multimix.lab
 from multimix.lab.cli import main
 from multimix.lab.data import Images
+from multimix.lab.recipes.runs import RESULTS
 from multimix.lab.report.page import Beside, Code, Facts, Finding, Heading, Notes, Picture, Section, render_page
 from multimix.lab.report.pages.recipe import write_recipe_pages
 from multimix.lab.report.style import panels, png, save
 from multimix.lab.report.tables import Table
 from multimix.lab.storage import append_row
 from multimix.lab.terminal import note, printable, say
-from multimix.lab.training.run import RESULTS
 from result_rows import made_up_recipe, result_row
 
 SCRIPT, IMAGE, FORMULA = '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>", r"$\frac{$"

@@ -9,9 +9,10 @@ from torch import nn
 
 from multimix.lab.cli import main
 from multimix.lab.nets import check_network_path, network
+from multimix.lab.recipes.runs import SETTINGS
 from multimix.lab.recipes.serialise import rebuild
 from multimix.lab.recipes.settings import Settings
-from multimix.lab.training.checkpoint import SETTINGS, Checkpoint, _write, checkpoints, load_run, read_checkpoint
+from multimix.lab.training.checkpoint import Checkpoint, _write, checkpoints, load_run, read_checkpoint
 
 ARMED = """
 from pathlib import Path

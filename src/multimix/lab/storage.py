@@ -254,3 +254,13 @@ def _ends_inside_a_line(handle: int) -> bool:
         return False
     os.lseek(handle, size - 1, os.SEEK_SET)
     return os.read(handle, 1) != b"\n"
+
+
+def checkpoint_sum(path: Path) -> str | None:
+    """Return the checksum in the head of a checkpoint, or None without such a file."""
+    try:
+        with path.open("rb") as file:
+            head: str = parse_json(file.readline(1000))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return head

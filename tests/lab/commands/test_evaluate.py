@@ -13,8 +13,9 @@ from multimix.lab.cli import main
 from multimix.lab.data import Loader
 from multimix.lab.evaluation.cache import EVALUATIONS, collect_runs, finished_runs
 from multimix.lab.evaluation.subject import run_subject
+from multimix.lab.recipes.runs import planned
 from multimix.lab.storage import read_rows
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
 from trial import RECIPE, splits
 
 

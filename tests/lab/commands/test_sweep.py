@@ -7,12 +7,13 @@ import pytest
 from multimix.lab.cli import main
 from multimix.lab.commands.sweep import sweep as command
 from multimix.lab.recipes import RECIPES, recipe
+from multimix.lab.recipes.runs import RESULTS
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import costs, workers
 from multimix.lab.sweep.costs import Measured
 from multimix.lab.sweep.plan import Stored, groups, plan_sweep, read_plan, store_plan, trainable_arms
 from multimix.lab.sweep.workers import Failure
-from multimix.lab.training.run import RESULTS, train
+from multimix.lab.training.run import train
 from multimix.methods.registry import entries
 from trial import RECIPE
 

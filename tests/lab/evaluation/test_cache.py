@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from multimix.lab.evaluation.cache import EVALUATIONS, Query, collect_runs, find_row, finished_runs, is_run, store_row
-from multimix.lab.storage import read_rows
-from multimix.lab.training.checkpoint import BEST, checkpoint_sum
+from multimix.lab.recipes.runs import BEST
+from multimix.lab.storage import checkpoint_sum, read_rows
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from multimix.lab.evaluation.predictions import READING
 from multimix.lab.evaluation.subject import run_subject
 from multimix.lab.recipes import SCALES, recipe
 from multimix.lab.recipes.base import arm_names
+from multimix.lab.recipes.runs import planned
 from multimix.lab.report.pages.recipe import write_recipe_pages
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
-from multimix.lab.training.run import engine, planned, train
+from multimix.lab.training.run import engine, train
 from multimix.lab.training.samples import first_batch
 
 RECIPE = recipe("points")

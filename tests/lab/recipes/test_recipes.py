@@ -6,8 +6,8 @@ import pytest
 
 from multimix.lab.recipes import RECIPES, SCALES, recipe
 from multimix.lab.recipes.base import arm_settings
+from multimix.lab.recipes.runs import planned
 from multimix.lab.training.log import Outcome
-from multimix.lab.training.run import planned
 
 CASES = [(name, scale) for name in RECIPES for scale in SCALES]
 OF_KNOWN_SIZE = [name for name in RECIPES if name != "folder"]  # which is whatever its user has

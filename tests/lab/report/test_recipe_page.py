@@ -9,8 +9,9 @@ from browser import in_browser, opened, sound
 from multimix.lab.cli import main
 from multimix.lab.evaluation.cache import finished_runs
 from multimix.lab.images import SAMPLES
+from multimix.lab.recipes.runs import planned
 from multimix.lab.report.pages.recipe import write_recipe_pages
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
 from trial import RECIPE
 
 pytestmark = pytest.mark.slow

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from multimix.lab.recipes.runs import RESULTS
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.engines import OPTIONS, Local, Ray, Slurm, make_engine
 from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.sweep.workers import LOG, train_runs
-from multimix.lab.training.run import RESULTS
 from trial import RECIPE
 
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from multimix.lab.recipes.runs import RESULTS, planned
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep.progress import epochs_done
-from multimix.lab.training.run import RESULTS, planned
 from trial import RECIPE
 from two_processes import PATIENCE
 
@@ -19,7 +19,7 @@ PLAN = {"scale": "smoke", "method": "mixup", "k": 2, "changes": {"epochs": "40",
 SWEEP = """
 import sys
 from multimix.lab.sweep.workers import train_runs
-from multimix.lab.training.run import planned
+from multimix.lab.recipes.runs import planned
 from trial import RECIPE
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from multimix.lab.recipes.runs import RESULTS
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import workers
 from multimix.lab.sweep.engines import End, Local
@@ -15,7 +16,7 @@ from multimix.lab.sweep.plan import plan_sweep
 from multimix.lab.sweep.progress import epochs_done
 from multimix.lab.sweep.workers import LOG, Failure, train_runs, unfinished
 from multimix.lab.training.loop import Training
-from multimix.lab.training.run import RESULTS, train
+from multimix.lab.training.run import train
 from trial import RECIPE
 
 DATA = "."

@@ -25,10 +25,11 @@ import torch
 import multimix as mm
 from multimix.core.sampling import seeded
 from multimix.lab import cli
+from multimix.lab.recipes.runs import RESULTS, planned
 from multimix.lab.storage import read_rows
 from multimix.lab.training.checkpoint import checkpoints, latest_checkpoint
 from multimix.lab.training.log import STEPS, read_epochs, read_steps
-from multimix.lab.training.run import RESULTS, planned, train
+from multimix.lab.training.run import train
 from multimix.lab.training.step import MIXING
 from trial import RECIPE
 from two_processes import PATIENCE, environment, two_processes

@@ -9,9 +9,10 @@ from torch import nn
 
 from multimix.core.sampling import seeded
 from multimix.lab.data import Loader
+from multimix.lab.recipes.runs import planned
 from multimix.lab.training.checkpoint import load_run
 from multimix.lab.training.loop import FITTING, Training
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
 from multimix.methods import SAMix, StyleMix
 from multimix.methods.base import trained_parameters
 from multimix.methods.samix.block import NewBlock

@@ -184,7 +184,8 @@ CODE = """
 import sys
 import torch
 torch.set_num_threads(1)
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
+from multimix.lab.recipes.runs import planned
 from trial import RECIPE
 train(planned(RECIPE, scale="smoke", method="none"), data=".", out=sys.argv[1])
 """

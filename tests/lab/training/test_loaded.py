@@ -5,10 +5,11 @@ import json
 import pytest
 import torch
 
+from multimix.lab.recipes.runs import planned
 from multimix.lab.recipes.settings import Network
 from multimix.lab.storage import read_rows
 from multimix.lab.training.checkpoint import load_run, weights_digest
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
 from trial import RECIPE, splits
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from multimix.lab.recipes import recipe
 from multimix.lab.recipes.base import arm_names
+from multimix.lab.recipes.runs import planned
 from multimix.lab.storage import read_rows
-from multimix.lab.training.run import planned, train
+from multimix.lab.training.run import train
 from real_data import real_folder
 
 pytestmark = pytest.mark.slow

@@ -8,12 +8,13 @@ import pytest
 
 import tree
 from killing import the_server
+from multimix.lab.recipes.runs import RESULTS, planned
 from multimix.lab.recipes.serialise import describe
 from multimix.lab.recipes.settings import Data
 from multimix.lab.storage import read_rows
 from multimix.lab.training import run as module
 from multimix.lab.training.checkpoint import latest_checkpoint, read_checkpoint
-from multimix.lab.training.run import RESULTS, planned, train
+from multimix.lab.training.run import train
 from trial import MEAN, RECIPE, STD
 
 NONE = {"method": "none"}

@@ -9,10 +9,11 @@ import pytest
 from killing import DONE, KILLED, the_server
 from leftovers import folder_of, kept, until, whole
 from multimix.lab import storage
+from multimix.lab.recipes.runs import RESULTS, planned
 from multimix.lab.storage import read_rows
 from multimix.lab.sweep import workers
 from multimix.lab.sweep.workers import unfinished
-from multimix.lab.training.run import LOCK, RESULTS, planned, train
+from multimix.lab.training.run import LOCK, train
 from trial import RECIPE
 
 QUICK = {"epochs": "1"}

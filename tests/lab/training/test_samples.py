@@ -8,8 +8,9 @@ import torch
 
 import multimix as mm
 from multimix.lab.images import SAMPLES, read_image_grid
+from multimix.lab.recipes.runs import planned
 from multimix.lab.training.loop import Training
-from multimix.lab.training.run import engine, planned, train
+from multimix.lab.training.run import engine, train
 from multimix.lab.training.samples import first_batch, sample_grid
 from multimix.methods.samix.block import NewBlock
 from trial import PUZZLE, RECIPE, settings, splits

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from multimix.lab.data import Images, Splits
+from multimix.lab.recipes.runs import RESULTS, planned
 from multimix.lab.storage import read_rows
 from multimix.lab.training import run as module
 from multimix.lab.training.checkpoint import Checkpoint, _write, checkpoints, load_run, read_checkpoint
-from multimix.lab.training.run import RESULTS, planned, train
+from multimix.lab.training.run import train
 from trial import RECIPE, splits
 
 PLAN = {"scale": "smoke", "method": "mixup", "k": 2, "changes": {"epochs": "2", "running.checkpoint_updates": "1"}}

@@ -43,6 +43,7 @@ def _exhibits(runs: tuple[Path, ...], only: tuple[str, ...], scale: ScaleName | 
     from rich.console import Console
 
     from ..evaluation.cache import collect_runs
+    from ..recipes.runs import RESULTS
     from ..report.exhibits import fill, largest_scale
     from ..report.pages.paper import exhibit_files, exhibit_tables
     from ..report.pages.spiral import read_demo
@@ -50,7 +51,6 @@ def _exhibits(runs: tuple[Path, ...], only: tuple[str, ...], scale: ScaleName | 
     from ..storage import write_files
     from ..studies.reproduce.run import DEMO_FOLDER, exhibit_picture
     from ..terminal import note, say
-    from ..training.run import RESULTS
 
     chosen = [exhibit(name) for name in only]
     demos = [folder for run in runs for folder in (run, run / DEMO_FOLDER) if any(folder.glob("spiral*.json"))]

@@ -144,12 +144,12 @@ def _print_tables(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str,
     """Print the tables of the sweeps of the recipe at the scale with these changes."""
     from rich.console import Console
 
+    from ..recipes.runs import RESULTS
     from ..report.comparison import at_equal_budgets
     from ..report.study_tables import budget_tables
     from ..storage import read_rows
     from ..sweep.plan import groups, read_plan
     from ..terminal import note
-    from ..training.run import RESULTS
 
     rows = read_rows(out / RESULTS, note)
     for group in groups(read_plan(out, note)):

@@ -22,7 +22,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..training.run import Run
+    from ..recipes.runs import Run
 
 
 def train(
@@ -55,7 +55,7 @@ def train(
     import torch
 
     from .. import recipes
-    from ..training.run import planned
+    from ..recipes.runs import planned
     from ..training.run import train as train_runs
 
     if rank() > 0 and show:

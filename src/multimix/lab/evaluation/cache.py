@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..storage import append_row, digest, read_rows
-from ..training.checkpoint import BEST, SETTINGS, Which, checkpoint_sum
-from ..training.run import RESULTS
+from ..recipes.runs import BEST, RESULTS, SETTINGS, Which
+from ..storage import append_row, checkpoint_sum, digest, read_rows
 
 EVALUATIONS = "evaluations.jsonl"
 PICTURES = "evaluation"  # the folder of their pictures

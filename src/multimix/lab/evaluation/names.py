@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..training.checkpoint import Which
+from ..recipes.runs import Which
 
 COUNTS = ("n", "classes", "selected_epoch")  # numbers that are integers
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..recipes.runs import Which
 from ..storage import digest, make_folder, processor, write_atomically
 from ..terminal import bar, note, paced
-from ..training.checkpoint import Which
 from .base import Measure, measure_named
 from .cache import Query, find_row, finished_runs, is_run, store_row
 from .names import MEASURES

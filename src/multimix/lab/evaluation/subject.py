@@ -20,8 +20,9 @@ from ..data.reading import without_bad
 from ..data.tiny_imagenet import tiny_imagenet_files
 from ..nets import network_from_path
 from ..recipes.base import counts_k
+from ..recipes.runs import Which
 from ..recipes.settings import Data, Settings
-from ..training.checkpoint import Which, load_run, weights_digest
+from ..training.checkpoint import load_run, weights_digest
 from ..training.log import Epoch, read_epochs
 from ..training.loop import as_stored
 from ..training.run import fetch_hint, splits_of

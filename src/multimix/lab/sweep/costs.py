@@ -15,11 +15,12 @@ from torch import Tensor
 from ...methods import NoMix
 from ...output import State
 from ...warmup import warmup
+from ..recipes.runs import Run
 from ..storage import append_row, read_rows
 from ..terminal import note as say
 from ..training.loop import Training
-from ..training.run import Run, splits_of
 from ..training.run import engine as make_accelerator
+from ..training.run import splits_of
 from ..training.step import update
 from .engines import Engine, Local
 from .plan import Arm

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ...methods import NoMix
 from ..recipes.base import STRATEGIES, Recipe, Scale, arm_name, arm_names, counts_k
+from ..recipes.runs import Run, planned
 from ..recipes.settings import Settings
 from ..storage import append_row, digest, read_rows
 from ..terminal import note as say
-from ..training.run import Run, planned
 
 FILE = "sweep.jsonl"
 Equal = Literal["steps", "samples", "compute"]

@@ -8,9 +8,9 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from ..recipes.runs import Run
 from ..terminal import duration
 from ..training.log import EPOCH_LINES
-from ..training.run import Run
 from .plan import rows_per_sample
 
 

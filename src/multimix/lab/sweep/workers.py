@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..recipes.runs import RESULTS, Run
 from ..storage import read_rows
 from ..terminal import note as say
-from ..training.run import RESULTS, Run, finished, train
+from ..training.run import finished, train
 from .engines import Engine, Local
 from .progress import Display, run_label
 

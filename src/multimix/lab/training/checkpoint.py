@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -16,15 +16,13 @@ from torch import Tensor, nn
 
 from ...methods import Method
 from ..nets import NETWORKS, OWN_NETWORKS, TIMM, check_network_path
+from ..recipes.runs import BEST, SETTINGS, Which
 from ..recipes.serialise import rebuild
 from ..recipes.settings import Network, Settings
-from ..storage import make_folder, named, parse_json, write_atomically
+from ..storage import checkpoint_sum, make_folder, named, parse_json, write_atomically
 
 FORMAT = "multimix checkpoint 1"
 KEPT = 2
-BEST = "best.checkpoint"
-SETTINGS = "settings.json"
-Which = Literal["last", "best"]
 TRUST_VARIABLE = "MULTIMIX_TRUST"
 
 
@@ -72,16 +70,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(load(payload), parse_json(parse_json(payload[8 : 8 + size])["__metadata__"]["values"]))
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged: it is no checkpoint ({type(error).__name__})") from error
-
-
-def checkpoint_sum(path: Path) -> str | None:
-    """The checksum in the head of a file, which tells its content from any other; None without such a file."""
-    try:
-        with path.open("rb") as file:
-            found: str = parse_json(file.readline(1000))["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found
 
 
 Check = Callable[[Checkpoint], object]

@@ -1,4 +1,4 @@
-"""Runs of a recipe: planned from its rows or from one method, trained one after the other, kept, and not done twice."""
+"""Train the runs of a recipe one after the other, store their rows, and skip finished ones."""
 
 import inspect
 import json
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -19,96 +19,18 @@ from ...warmup import warmup
 from ..data import Split, Splits, dataset, read
 from ..images import SAMPLES
 from ..locks import held, holder
-from ..recipes.base import Recipe, Scale, arm_name, arm_settings, counts_k
-from ..recipes.serialise import apply_changes, describe
+from ..recipes.runs import BEST, RESULTS, SETTINGS, Run
+from ..recipes.serialise import describe
 from ..recipes.settings import Data, Settings
 from ..storage import append_row, make_folder, read_rows, reject_link, write_atomically
-from .checkpoint import BEST, SETTINGS, latest_checkpoint, sound_checkpoint, weights_digest
+from .checkpoint import latest_checkpoint, sound_checkpoint, weights_digest
 from .log import Log, Outcome, outcome
 from .loop import Diverged, Training
 from .recorder import Progress, Recorder, Stop
 from .samples import sample_grid
 
-PAPER_K = 5
-RESULTS, LOCK = "results.jsonl", ".lock"
+LOCK = ".lock"
 Note = Callable[[str], None]
-
-
-class Run(NamedTuple):
-    """One training of a recipe."""
-
-    recipe: Recipe
-    scale: Scale
-    arm: str
-    k: int
-    seed: int
-    settings: Settings
-    processes: int = 1
-
-    @property
-    def digest(self) -> str:
-        """That of the settings; and the number of processes, within each of which pairs are drawn and batch statistics taken."""
-        return self.settings.digest() + (f"-{self.processes}p" if self.processes > 1 else "")
-
-    @property
-    def title(self) -> str:
-        """How the run is called while it goes on; the scale is always said."""
-        k = f", K = {self.k}" if counts_k(self.arm) else ""
-        return f"{self.recipe.name} ({self.scale}): {self.arm}{k}, seed {self.seed}"
-
-    @property
-    def folder(self) -> Path:
-        """Where it is kept, below the folder of all results."""
-        name = f"{self.arm}-k{self.k}-seed{self.seed}-{self.digest}"
-        return Path(self.recipe.name) / self.scale / name
-
-    def key(self) -> dict[str, Any]:
-        """What tells its row from others."""
-        own = {"arm": self.arm, "k": self.k, "seed": self.seed}
-        return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.digest}
-
-
-def planned(
-    recipe: Recipe,
-    *,
-    scale: Scale = "paper",
-    method: str | None = None,
-    k: int | None = None,
-    seeds: Sequence[int] = (0,),
-    changes: Mapping[str, str] | None = None,
-) -> list[Run]:
-    """The runs of one method, or without a name of all rows of the recipe; seed by seed, so that a part is a fair comparison.
-
-    ``changes`` are fields of the settings by dotted name. K is 5, as in the paper, if it is not given.
-    """
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seeds must be different whole numbers of at least 0, got {', '.join(map(str, seeds)) or 'none'}")
-    if method is None and k is not None:
-        raise ValueError(f"k={k} needs a method; without one the rows of the recipe are trained, each with its own K")
-    if method is None:
-        arms = [(row.arm, row.k) for row in recipe.rows]
-    else:
-        name = arm_name(method)
-        arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
-    changes = changes or {}
-    _check_changes(recipe, scale, changes)
-    of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
-    general = {path: words for path, words in changes.items() if path not in of_method}
-    start = apply_changes(recipe.settings(scale), general)
-    chosen = {(arm, k): apply_changes(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
-    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
-
-
-def _check_changes(recipe: Recipe, scale: Scale, changes: Mapping[str, str]) -> None:
-    """Raise ValueError for a field that is set elsewhere, so that a change of it would come to nothing."""
-    hidden = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
-    for path in changes:
-        if recipe.settings(scale).phases and path in hidden:
-            raise ValueError(
-                f"{recipe.name} has phases, set phases.0.{path.removeprefix('augment.')} and so on instead of {path}"
-            )
-    if "method.k" in changes:
-        raise ValueError("method.k is set by k (--k), which results are kept by")
 
 
 def train(

@@ -13,11 +13,12 @@ from torch import nn
 from ...data.cub import read_cub200
 from ...recipes import recipe
 from ...recipes.base import Follow, Scale
+from ...recipes.runs import Run, planned
 from ...recipes.settings import Settings
 from ...report.paper import EXHIBITS, SPIRAL, Exhibit, exhibit
 from ...sweep.plan import rows_per_sample
 from ...terminal import counted, duration
-from ...training.run import Run, planned, splits_of
+from ...training.run import splits_of
 
 SEEDS: Mapping[Scale, tuple[int, ...]] = {"paper": (0, 1, 2), "small": (0, 1, 2), "smoke": (0,)}
 BIRDS = "cub200"

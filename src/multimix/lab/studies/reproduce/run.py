@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...evaluation.cache import collect_runs
 from ...evaluation.runner import evaluate_places
+from ...recipes.runs import RESULTS
 from ...report.exhibit_figures import exhibit_figure
 from ...report.exhibits import FilledExhibit, fill
 from ...report.figures import image_grid
@@ -18,7 +19,6 @@ from ...storage import write_files
 from ...sweep.engines import Engine
 from ...sweep.workers import train_runs, unfinished
 from ...terminal import counted, note
-from ...training.run import RESULTS
 from ..look import cat, dog, paper_interpolations, paper_samples
 from ..spiral.demo import run_demo
 from .plan import EXHIBIT_ORDER, Plan
