@@ -135,7 +135,7 @@ def test_a_terminal_gets_no_orders(tmp_path, capsys, monkeypatch, name):
 
 def test_no_other_code_prints_what_it_did_not_make():
     """Everything else goes through ``say``, ``note``, ``tell`` or a Table: these print paths the user gave, or our own words."""
-    known = {"cli.py": 3, "terminal.py": 2, "sweep/engines.py": 1, "sweep/workers.py": 1, "studies/files.py": 1}
+    known = {"cli.py": 3, "terminal.py": 2, "sweep/engines.py": 1, "sweep/workers.py": 1}
     known |= {
         "commands/look.py": 2,
         "commands/data.py": 2,

@@ -17,6 +17,7 @@ from multimix.lab.report.figures import Dot, dots, image_grid
 from multimix.lab.report.frame import study
 from multimix.lab.report.stats import summary
 from multimix.lab.report.study_figures import CURVES, epoch_curves, error_against_k, error_dots, pooled_bins, time_against_k
+from multimix.lab.report.study_tables import confusion_matrix
 from multimix.lab.report.style import png
 from result_rows import made_up_recipe, result_row
 
@@ -202,3 +203,23 @@ def test_an_image_grid_draws_every_picture_with_its_title_and_boxes(count, colum
         assert axes.get_title().split()[0][:5] == title[:5]
     assert [len(axes.patches) for axes in (shown[0], shown[-1])] == ([2, 2] if count == 1 else [1, 1])
     assert png(figure).startswith(b"\x89PNG")
+
+
+def test_confusions_are_shares_of_the_true_class_over_all_seeds():
+    result = {
+        "classes": ["a", "b", "c"],
+        "per_class": [
+            {"n": 4, "wrong": 1, "error": 25.0},
+            {"n": 2, "wrong": 2, "error": 100.0},
+            {"n": 0, "wrong": 0, "error": None},
+        ],
+        "confusions": [{"true": 0, "predicted": 2, "count": 1}, {"true": 1, "predicted": 0, "count": 2}],
+    }
+    assert confusion_matrix([result, result]).tolist() == [[0.75, 0, 0.25], [1, 0, 0], [0, 0, 0]]
+    row = result_row(BY_K, "mixup", 1) | {"evaluations": {"error": {"numbers": {}, "result": result, "options": {}}}}
+    figure = study_figures.confusions(study(BY_K, "paper", [row]))
+    pixels = figure.axes[0].images[0].get_array()
+    assert pixels.shape == (3, 3, 3)
+    brightness = pixels.astype(int).sum(2)
+    assert brightness[1, 0] == brightness.max() > brightness[0, 0] > brightness[0, 2] > brightness[2, 2]
+    assert study_figures.confusions(study(BY_K, "paper", [])) is None

@@ -40,7 +40,6 @@ Changes = Annotated[
 
 # Of the studies that need no data: demo, variance.
 Quick = Annotated[bool, option("A short run to see that everything works, not how methods compare.")]
-RebuildReport = Annotated[bool, option("Make the report again from the results in the folder; compute nothing.")]
 StudyFolder = Annotated[Path, option("Where everything goes; what is finished there is not done again.", "FOLDER")]
 
 

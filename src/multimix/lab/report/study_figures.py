@@ -5,17 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from ..images import ImageGrid
 from ..recipes.base import counts_k
 from ..sweep.plan import Equal
 from .comparison import longest_schedules
-from .figures import BASELINE_STYLE, PERCENT, REFERENCE, UNBOUNDED, Dot, Series, against, curves, dots
+from .figures import BASELINE_STYLE, PERCENT, REFERENCE, UNBOUNDED, Dot, Series, against, curves, dots, image_grid
 from .frame import BASELINE, ECE, ERROR_LABELS, SCALE_LABELS, Row, RunGroup, Study
 from .paper import paper_error
 from .stats import Summary, half_shown, summary
+from .study_tables import confusion_matrix
 from .style import BLUE, DASHES, GREY, look, save
 from .tables import cell
 
@@ -78,6 +81,10 @@ def evaluation_figures(study: Study) -> dict[str, Drawn]:
     figures: dict[str, tuple[Figure | None, str]] = {
         "gradient_norm": (norm_against_k(study), "Squared gradient norm at fixed weights against K, as a multiple of K = 1."),
         "training_time": (update_time_against_k(study), "Time of an update at fixed weights against K, as a multiple of K = 1."),
+        "confusion": (
+            confusions(study),
+            "Confusion matrices: true classes down, predicted ones across; bright is frequent.",
+        ),
         "reliability": (reliability(study), "Accuracy against confidence in bins (a, b], all seeds together."),
     }
     return _drawn(study, figures)
@@ -292,6 +299,17 @@ def reliability(study: Study) -> Figure | None:
             Series("share of samples", confidence, share, style={"color": GREY, "marker": "|", "ls": ":"}),
         ]
     return against(shown, "confidence (%)", "accuracy (%)", bounds=(0.0, 100.0)) if shown else None
+
+
+def confusions(study: Study) -> Figure | None:
+    """Draw the confusion matrix of every group: a row per true class, a column per predicted one."""
+    results = {study.label(group): [row["result"] for row in group.evaluated("error")] for group in study.trained}
+    matrices = {label: confusion_matrix(own) for label, own in results.items() if own}
+    if not matrices or len({matrix.shape for matrix in matrices.values()}) > 1:
+        return None
+    colored = [matplotlib.colormaps["cividis"](matrix / matrix.max())[..., :3] for matrix in matrices.values()]
+    pixels = (255 * np.stack(colored)).round().astype(np.uint8)
+    return image_grid(ImageGrid(pixels, tuple(matrices), min(len(pixels), 4)), side=1.8)
 
 
 def pooled_bins(results: Sequence[Row]) -> list[dict[str, Any]]:

@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..evaluation.names import COUNTS, MEASURES, measure_of
 from ..recipes.base import counts_k
 from ..sweep.plan import Equal
@@ -266,6 +269,22 @@ def class_errors(results: Sequence[Row]) -> dict[str, tuple[float | None, int]]:
         wrong = sum(result["per_class"][label]["wrong"] for result in results)
         errors[name] = (100 * wrong / samples if samples else None, results[0]["per_class"][label]["n"])
     return errors
+
+
+def confusion_matrix(results: Sequence[Row]) -> NDArray[np.float64]:
+    """Return the share of every predicted class (columns) among the samples of every true class.
+
+    Args:
+        results: Results of the measure ``error``, one per seed.
+    """
+    matrix = np.zeros((len(results[0]["classes"]),) * 2)
+    for result in results:
+        for label, entry in enumerate(result["per_class"]):
+            matrix[label, label] += entry["n"] - entry["wrong"]
+        for entry in result["confusions"]:
+            matrix[entry["true"], entry["predicted"]] += entry["count"]
+    shares: NDArray[np.float64] = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    return shares
 
 
 def _hardest(results: Sequence[Row]) -> str:

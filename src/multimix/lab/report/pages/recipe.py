@@ -206,7 +206,7 @@ def evaluation_sections(study: Study, figures: Mapping[str, Drawn]) -> Iterator[
         measure = measure_of(key)
         if measure not in MEASURES:
             continue
-        drawn = {"calibration": "reliability"}.get(key, key)
+        drawn = {"calibration": "reliability", "error": "confusion"}.get(key, key)
         blocks: list[Block | None] = [_picture(figures[drawn])] if drawn in figures else []
         if key == "error":
             blocks += [confusion_table(study)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...recipes.spiral import ARMS, SpiralSettings
 from ...storage import write_files
-from ..files import one_thread
+from ..threads import one_thread
 from .pictures import boundary_grid
 from .runs import ReportProgress, SpiralResult, progress_bar, run_study
 from .training import DEPTH, PARAMETERS, WIDTH

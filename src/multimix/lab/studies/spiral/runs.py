@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ...recipes.spiral import ARMS, VERSION, SpiralArm, SpiralSettings
 from ...storage import Store, environment
-from ..files import one_thread
+from ..threads import one_thread
 from .data import spiral_data
 from .training import net_with_weights, train_networks
 

@@ -13,7 +13,7 @@ import numpy as np
 from ....core.sampling import Sampler
 from ...report.pages.variance import variance_page
 from ...storage import Store, environment, write_files
-from ..files import one_thread
+from ..threads import one_thread
 from .cases import FULL, QUICK, Data, VarianceSettings, train_weights, trained_case
 from .measure import Pairing, measure_variance
 from .parts import enumerate_pairs, ratio, sampled_components
