@@ -148,8 +148,8 @@ def study_tables(arms: Sequence[Arm]) -> list[Table]:
         for reading in (RECOMPUTED, AS_TRAINED):
             tests = pairs_of(arms, name, reading, larger_k, k1)
             tables.append(family_table(f"({letter}) {name}, {reading}, K = 5 − K = 1", tests, MARGINS[name]))
-    for name, margin in MARGINS.items():
-        for reading in (RECOMPUTED, AS_TRAINED):
+    for reading in (RECOMPUTED, AS_TRAINED):
+        for name, margin in MARGINS.items():
             tests = pairs_of(arms, name, reading, lambda arm: arm.clean, without)
             tables.append(family_table(f"(d) {name}, {reading}, clean term − none", tests, margin))
     for name, margin in MARGINS.items():
