@@ -22,7 +22,7 @@ from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
 from trial import RECIPE
 
-RANK = int(os.environ.get("RANK", "0"))  # doctest collects this file, too
+RANK = int(os.environ.get("RANK", "0"))
 
 
 class Noted(Training):
