@@ -21,7 +21,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ELSEWHERE = {
     "adapters.md": "adapter_pages.py",
     "extending.md": "methods/test_registry.py",
-    "own-data.md": "lab/compare/test_compare.py",
+    "own-data.md": "lab/studies/compare/test_compare.py",
 }
 RUN_HERE = [
     page for page in PAGES if BLOCK.search(page.read_text()) and page.parent.name != "methods" and page.name not in ELSEWHERE

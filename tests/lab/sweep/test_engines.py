@@ -96,9 +96,9 @@ def test_stopped_here_a_run_resumes_elsewhere_bit_exactly(engine, tmp_path):
 
 
 def test_options_of_another_engine_and_impossible_numbers_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^--partition is not for the engine local$"):
+    with pytest.raises(ValueError, match="partition"):
         make_engine("local", tmp_path, partition="long")
-    with pytest.raises(ValueError, match=r"^--address is not for the engine slurm$"):
+    with pytest.raises(ValueError, match="address"):
         make_engine("slurm", tmp_path, address="auto")
     with pytest.raises(ValueError, match=r"^jobs must be at least 1, got 0$"):
         make_engine("local", tmp_path, jobs=0)

@@ -91,7 +91,9 @@ def first_batch(training: "Training") -> FirstBatch:
     """
     settings, seed = training.fitted.in_epoch(0), training.seed
     network, place = training.network, training.accelerator.device
-    was_training, buffers = network.training, [buffer.clone() for buffer in network.buffers()]
+    modules = (network, settings.method.modules)
+    was_training = network.training
+    buffers = [(buffer, buffer.clone()) for one in modules for buffer in one.buffers()]
     with preserve_random_state():
         share = training.accelerator.process_index * settings.accumulate
         loader = training.loaders(0)[0]
@@ -106,7 +108,7 @@ def first_batch(training: "Training") -> FirstBatch:
                 state = mixed_forward(network, settings.method, x, y, generator=generator, state=None).state
         _, plan, _ = plan_batch(settings.method, Batch(network, x, y, y, generator, state))
     network.train(was_training)
-    for buffer, value in zip(network.buffers(), buffers, strict=True):
+    for buffer, value in buffers:
         buffer.copy_(value)
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
     pair = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
