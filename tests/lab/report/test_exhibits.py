@@ -70,7 +70,7 @@ def test_only_runs_with_the_recipes_settings_count_and_the_others_are_counted():
     found = fill(ERRORS, "small", [*changed, *rows_of(), *others], {})
     assert cell(found, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
     notes = "\n".join(found.notes)
-    assert "left out of cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
+    assert "cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
     assert "cifar100_preact_resnet18 has 1 run that the paper does not show (cutmix K = 5)" in notes
     found = fill(ERRORS, "small", changed, {})
     assert cell(found, "no mixup").state == "not run at this scale"

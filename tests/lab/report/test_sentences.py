@@ -109,7 +109,7 @@ def test_power_counts_the_comparisons_and_names_the_least_p_of_few_seeds():
 
 def test_nothing_to_compare_is_said():
     (study,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
-    assert findings(study) == ["Nothing is compared: there is one way of training here."]
+    assert findings(study) == ["Nothing is compared: there is one way of training."]
 
 
 def test_studies_are_recipes_at_scales():
@@ -133,5 +133,5 @@ def test_the_headline_names_the_lowest_error_and_whether_it_shows():
     (alone,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
     assert headline(alone).startswith("No mixing: error of the last epoch ")
     (two,) = studies([row for row in rows() if row["seed"] < 2], {"made_up": RECIPE})
-    assert "two seeds cannot tell from chance" in headline(two)
+    assert "two seeds cannot distinguish" in headline(two)
     assert "±" not in headline(two)
