@@ -197,7 +197,7 @@ def test_wrong_words(copied, capsys, words, sentence):
 
 def test_places_that_are_none(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "nowhere must be a folder" in capsys.readouterr().err
     assert main(["evaluate", "nothing.at:all", "--data-set", "digits"]) == 2
     assert "cannot import the network 'nothing.at:all': No module named 'nothing'; is it in" in capsys.readouterr().err
     assert main(["evaluate", "trial:settings", "--data-set", "digits"]) == 2

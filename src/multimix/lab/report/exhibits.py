@@ -168,9 +168,9 @@ def _notes_on_collapse(exhibit: Exhibit, demo: pd.DataFrame | None) -> Iterator[
 
 def _notes_on_runs(exhibit: Exhibit, studies: Mapping[str, Study]) -> Iterator[str]:
     """Yield notes on omitted runs."""
-    keys: set[Key] = {key for row in exhibit.rows for key in (row.key, *(one.of for one in exhibit.columns if one.of))}
+    keys: set[Key] = {row.key for row in exhibit.rows} | {column.of for column in exhibit.columns if column.of}
     timed = any(column.unit != "per cent" for column in exhibit.columns)
-    trainings = {training for one in EXHIBITS for training in one.trainings}
+    trainings = {training for shown in EXHIBITS for training in shown.trainings}
     for name, recipe_study in studies.items():
         shown_groups = recipe_groups(recipe_study)
         exhibit_groups = [group for group in recipe_study.trained if (group.arm, group.k) in keys]

@@ -328,8 +328,8 @@ SPIRAL_ROWS = (
 SPIRAL_COLUMN = Measurement("accuracy", SPIRAL, "accuracy", lower=False, paper=_beside(SPIRAL_ROWS, (90.67, 94.17, 97.50)))
 
 FOLLOWED = (
-    "the paper names no loss; at its scale it is binary cross-entropy of the softmax here, as in the code of Puzzle Mix and "
-    "Co-Mixup, whose set-up it follows (cross-entropy at the smaller scales)"
+    "the paper names no loss; at its scale, the loss here is binary cross-entropy of the softmax, as in the code of Puzzle Mix "
+    "and Co-Mixup, whose setup the paper follows (cross-entropy at the smaller scales)"
 )
 TABLES = (
     Exhibit(
@@ -339,13 +339,13 @@ TABLES = (
             "the paper's text gives the gain over puzzle-mix as 2.29 points with ResNeXt29-4-24 and 1.68 on Tiny-ImageNet; by "
             "its table it is 19.74 − 18.23 = 1.51 and 36.79 − 34.84 = 1.95 (the 1.42 and 0.75 of the other two agree): compare "
             "with the table",
-            "which epoch the paper reports is not said; here it is the median of the last 10 at paper scale, as the co-mixup "
-            "code prints, and the last one otherwise",
+            "the paper does not say which epoch it reports; here it is the median of the last 10 at paper scale, as the co-mixup "
+            "code prints, otherwise the last epoch",
             FOLLOWED,
             "manifold mixup mixes at hidden layers only, as in the paper (s > 0); with --follow code a third of its batches are "
             "mixed at the input, as in its authors' code",
-            "the clean loss that the code of Puzzle Mix adds on Tiny-ImageNet is not in the paper's loss: it is there with "
-            "--follow code only; co-mixup, a baseline, keeps that of its authors",
+            "the clean loss that the code of Puzzle Mix adds on Tiny-ImageNet is not in the paper's loss: it is added with "
+            "--follow code only; co-mixup, a baseline, has the clean loss of its authors",
         ),
     ),
     Exhibit(
@@ -353,9 +353,9 @@ TABLES = (
         "Test error when five times as many samples make an update.",
         (STRATEGIES_COLUMN,), STRATEGIES, _better_than_all((STRATEGIES_COLUMN,), STRATEGIES),
         (
-            "large batches make five times fewer updates at the same rate; what is mixed in a large or augmented batch is mixed "
-            "by puzzle-mix at K = 1, since the paper says that the set-up is that of puzzle-mix; how far batch augmentation "
-            "rotates is not said (here ±15°)",
+            "large batches make five times fewer updates at the same rate; large or augmented batches are mixed by puzzle-mix at "
+            "K = 1, since the paper uses the setup of puzzle-mix; the paper does not give the rotation of batch augmentation "
+            "(here ±15°)",
         ),
     ),
     Exhibit(
@@ -363,11 +363,10 @@ TABLES = (
         (IMAGENET_COLUMN,), METHODS, _better_than_all((IMAGENET_COLUMN,), METHODS),
         (
             "the paper quotes its baselines from the co-mixup paper; one run each",
-            "the paper calls 160 and 352 the sizes of its images: those are the sizes they are stored in, the network sees crops "
-            "of 128 and 224",
-            "the rate falls tenfold at epochs 65 and 90, as the paper says; with --follow code it falls there along the straight "
-            "lines of the code",
-            "the clean loss of Puzzle Mix's code is not in the paper's loss: it is there with --follow code only",
+            "the paper gives 160 and 352 as the sizes of its images: these are the stored sizes, and the network is trained on "
+            "crops of 128 and 224",
+            "the rate falls tenfold at epochs 65 and 90, as the paper says; with --follow code it falls linearly, as in the code",
+            "the clean loss of Puzzle Mix's code is not in the paper's loss: it is added with --follow code only",
         ),
     ),
     Exhibit(
@@ -387,8 +386,8 @@ TABLES = (
         BACKGROUND_COLUMNS, METHODS, _better_than_all(BACKGROUND_COLUMNS, METHODS),
         (
             "under random replacement the paper sets multi-mix's 39.01 in bold although co-mixup's 38.77 is lower",
-            "how the paper separates object and background is not said; here the background is what lies outside all true boxes, "
-            "and the other image is resized to fit",
+            "the paper does not say how it separates object and background; here the background is everything outside all true "
+            "boxes, and the other image is resized to fit",
         ),
     ),
     Exhibit(
@@ -407,7 +406,7 @@ TABLES = (
         "table", 7, "speech", "Test error on Google commands, VGG-11",
         "The error on the test clips at the epoch with the least validation error.",
         (SPEECH_COLUMN,), METHODS, _better_than_all((SPEECH_COLUMN,), METHODS),
-        ("batch, momentum, α and how puzzle-mix was applied to a spectrogram are not in the paper",),
+        ("the paper does not give batch size, momentum, α, or how puzzle-mix was applied to a spectrogram",),
     ),
     Exhibit(
         "table", 8, "calibration", "Expected calibration error (ECE) on ImageNet, ResNet-50",
@@ -437,8 +436,8 @@ FIGURES = (
             Claim("multi-mix above manifold mixup", 0, ("multimix-k5", 5), ("manifold-k1", 1)),
         ),
         (
-            "the paper's numbers are 544, 565 and 585 of 600 test samples, one run as far as known: whether it was selected or "
-            "is an average is not said, and generator, weight decay, α, activation and initialization are not published",
+            "the paper's numbers are 544, 565, and 585 of 600 test samples, probably of one run; the paper does not say whether "
+            "it was selected or averaged, nor generator, weight decay, α, activation, and initialization",
         ),
     ),
     Exhibit(
@@ -462,8 +461,8 @@ FIGURES = (
         (Measurement("increase", "cifar100_resnext29_4_24", "training_time.increase_{k}", places=1, of=PUZZLE),), INTERPOLATIONS,
         tuple(Claim(f"K = {k} takes less than {k} times as long", 0, ("puzzlemix", k), 100.0 * (k - 1)) for k in KS[1:]),
         (
-            "measured in turn with the network that was trained with K = 1; the paper puts the slow growth down to parallel "
-            "execution: on a CPU core, where nothing runs in parallel, it need not show",
+            "measured with the network that was trained with K = 1; the paper attributes the slow growth to parallel execution, "
+            "which a single CPU core does not have",
         ),
     ),
     Exhibit(
@@ -475,7 +474,7 @@ FIGURES = (
         (
             "the paper's variance subtracts (E‖g‖)², where the identity needs ‖E g‖²; the squared norm is a surrogate for the "
             "variance, exact up to ‖E g‖²; multimix variance measures the variance itself",
-            "whether weight decay counts is not said in the paper; here it does not",
+            "the paper does not say whether the gradient includes weight decay; here it does not",
         ),
     ),
 )  # fmt: skip

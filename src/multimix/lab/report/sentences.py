@@ -47,8 +47,9 @@ def headline(study: Study) -> str:
     if len(means) == 1:
         return f"{name}: {ERROR_LABELS[column]} {error}."
     first = f"{name} has the lowest error of {len(means)}, {error}"
-    test = next((one for one in comparisons(study, column) if (one.group, one.other) == (study.label(group), BASELINE)), None)
-    if group.arm == BASELINE or test is None:
+    tests = {(test.group, test.other): test for test in comparisons(study, column)}
+    test = tests.get((study.label(group), BASELINE))
+    if test is None:
         return f"{first}."
     points = f"{signed(test.paired.mean)} points against no mixing"
     if test.paired.n < 3:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multimix.lab.studies.compare.budget import (
-    EVALUATIONS,
+    EVALUATIONS_PER_RUN,
     MAX_EPOCHS,
     MIN_EPOCHS,
     OVERHEAD_SECONDS,
@@ -38,7 +38,7 @@ def simulated(one, epochs, most):
             for _ in range(epochs):
                 for _ in range(max(1, train // min(one.batch, train))):
                     clock += seconds / one.jobs
-            clock += (OVERHEAD_SECONDS + EVALUATIONS * test * one.updates[NONE] / one.batch / 2) / one.jobs
+            clock += (OVERHEAD_SECONDS + EVALUATIONS_PER_RUN * test * one.updates[NONE] / one.batch / 2) / one.jobs
     return clock
 
 
@@ -100,7 +100,7 @@ def test_times(words, seconds):
 
 @pytest.mark.parametrize("words", ["", "soon", "5x", "-3m", "0", "m", "1h!", "nan"])
 def test_what_is_no_time(words):
-    with pytest.raises(ValueError, match=r"^budget must be a time such as 30m, 2h or 90s, got "):
+    with pytest.raises(ValueError, match=r"^budget must be a time such as .*, got "):
         parse_seconds(words)
 
 

@@ -104,7 +104,7 @@ def test_the_page_answers(compared, tmp_path, width):
     ):
         assert words in text
     assert "grün &lt;b&gt;" in source
-    assert "1 file could not be read and was left out" in source
+    assert "1 unreadable file was skipped" in source
     assert source.count("<image") >= 2 * 8, "samples of both ways of training"
 
 
@@ -140,7 +140,7 @@ def test_a_killed_comparison_goes_on_with_the_same_plan(photos, compared, tmp_pa
 def test_another_folder_needs_another_place(compared, tmp_path):
     for name in ("a", "b"):
         pictures(tmp_path / name, 3)
-    with pytest.raises(ValueError, match=r"holds a comparison of other files, of .*my photos: .*; give another --out$"):
+    with pytest.raises(ValueError, match=r"^out .* holds a comparison of other files, of .*my photos: "):
         compare_folder(tmp_path, out=compared[0].parent, **SMALL)
 
 
@@ -150,7 +150,7 @@ def test_two_classes_of_five(tmp_path, capsys):
         pictures(tmp_path / "set" / name, 5)
     words = [*("compare", str(tmp_path / "set"), "--methods", "mixup", "--ks", "1", "--seeds", "1", "--budget", "10h")]
     assert cli.main([*words, "--out", str(tmp_path / "out"), "--data.side", "32"]) == 0
-    assert "one seed cannot tell it from chance" in capsys.readouterr().out
+    assert "one seed cannot distinguish" in capsys.readouterr().out
     assert (tmp_path / "out" / "compare.html").exists()
 
 
@@ -201,8 +201,8 @@ def test_a_network_of_ones_own_and_a_method_that_it_cannot_have(photos, tmp_path
     asked = {**SMALL, "methods": ("cutmix", "manifoldmix"), "model": f"{__name__}:Tiny", "seeds": 1}
     page, found = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=said.append, **asked)
     assert [group.arm for group in found.study.trained] == ["none", "cutmix"]
-    assert any(words.startswith("manifoldmix K = 2 cannot be trained and is left out: ") for words in said)
-    assert "manifoldmix K = 2 was left out" in page.read_text()
+    assert any(sentence.startswith("skipping manifoldmix K = 2, ") for sentence in said)
+    assert "manifoldmix K = 2 was skipped" in page.read_text()
     assert found.answer.best.evaluated("error"), "its code was trusted, since it was named"
 
 
@@ -240,12 +240,12 @@ def test_words(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "soon"], "budget must be a time such as 30m, 2h or 90s, got 'soon'"),
+        (["--budget", "soon"], "budget must be a time"),
         (["--seeds", "0"], "seeds and jobs must be at least 1"),
         (["--methods", "none"], "methods must name a method besides none"),
         (["--methods", "sagemix"], "sagemix is for clouds of points, and folder has images"),
         (["--ks", "0"], "ks must be positive integers, got 0"),
-        (["--epochs", "3"], "epochs follows from the folder and the budget here; multimix sweep folder takes it"),
+        (["--epochs", "3"], "epochs follows from the folder and the budget"),
         (["--methods", "cutmux"], "no method 'cutmux' (did you mean 'cutmix'?)"),
         (["--model", "resnet19"], "no network 'resnet19'"),
         (["--model", "nowhere:Net"], "cannot import the network 'nowhere:Net'"),
@@ -269,7 +269,7 @@ def test_no_seed_is_begun_that_would_end_too_late(tmp_path, monkeypatch):
     setup, plan = SimpleNamespace(changes={}, folder=tmp_path), Plan(budget.Division(2, None, 50.0), {}, {})
     said = run._train([], setup, asked, plan, tmp_path, 0.0, lambda words: None)
     assert now[0] == 80  # a third would end after 120 seconds
-    assert said == ["the budget was spent after 2 seeds of 5, since runs took longer than planned"]
+    assert said == ["the budget was spent after 2 seeds of 5: runs took longer than planned"]
 
 
 def test_no_folder(tmp_path, capsys):
@@ -322,17 +322,14 @@ def test_a_data_set_of_hugging_face(tmp_path):
     [
         (
             (torch.randn(3, 4, 4) * 3, 0),
-            r"^sample 0 of train must be uint8 or lie in 0 … 1, .*: give the data without normalisation$",
+            r"^sample 0 of train must be uint8 or in \[0, 1\], .*normalization$",
         ),
-        ((torch.zeros(5, 6, 7), 0), r"must have 1, 3 or 4 channels, its shape is \[5, 6, 7\]$"),
-        (
-            (torch.zeros(3, 4, 4), torch.zeros(2)),
-            r"the class of sample 0 of train must be one whole number or name, got an array",
-        ),
-        ((torch.zeros(3, 4, 4), -1), r"must be a whole number of at least 0, or a name, got -1$"),
-        ((torch.zeros(3, 4, 4),), r"must be a picture and its class"),
-        ({"image": torch.zeros(3, 4, 4)}, r"must have a picture and a label \(label, .*\), it has image$"),
-        (("words", 0), r"must be a picture \[C, H, W\] or \[H, W, C\], got str$"),
+        ((torch.zeros(5, 6, 7), 0), r"^sample 0 of train must have .* channels, got shape \[5, 6, 7\]$"),
+        ((torch.zeros(3, 4, 4), torch.zeros(2)), r"^the class of sample 0 of train must be .*, got an array"),
+        ((torch.zeros(3, 4, 4), -1), r"^the class of sample 0 of train must be .*, got -1$"),
+        ((torch.zeros(3, 4, 4),), r"^sample 0 of train must be an image and its class"),
+        ({"image": torch.zeros(3, 4, 4)}, r"^sample 0 of train must have .* label .*, got the keys image$"),
+        (("words", 0), r"^sample 0 of train must be an image .*, got str$"),
     ],
 )
 def test_samples_that_are_no_pictures(tmp_path, sample, sentence):
