@@ -29,27 +29,27 @@ def rows(ece=None, **more):
 
 def test_every_comparison_is_a_paired_t_test_with_holms_correction():
     (study,) = studies(rows(), {"made_up": RECIPE})
-    found = {(one.group, one.other): one for one in comparisons(study, "last")}
+    result = {(one.group, one.other): one for one in comparisons(study, "last")}
     pairs = {
         ("mixup K = 1", "none"): (("mixup", 1), ("none", 1)),
         ("mixup K = 5", "none"): (("mixup", 5), ("none", 1)),
         ("mixup K = 5", "mixup K = 1"): (("mixup", 5), ("mixup", 1)),
         ("puzzlemix K = 5", "none"): (("puzzlemix", 5), ("none", 1)),
     }
-    assert set(found) == set(pairs)
+    assert set(result) == set(pairs)
     plain = {}
     for key, (first, second) in pairs.items():
         test = stats.ttest_rel(LAST[first], LAST[second])
         plain[key] = test.pvalue
-        assert found[key].paired.p_t == pytest.approx(test.pvalue)
+        assert result[key].paired.p_t == pytest.approx(test.pvalue)
         low, high = test.confidence_interval()
-        assert found[key].paired.mean - found[key].paired.half == pytest.approx(low)
-        assert found[key].paired.mean + found[key].paired.half == pytest.approx(high)
+        assert result[key].paired.mean - result[key].paired.half == pytest.approx(low)
+        assert result[key].paired.mean + result[key].paired.half == pytest.approx(high)
     ordered = sorted(plain, key=plain.get)
     largest = 0.0
     for place, key in enumerate(ordered):
         largest = max(largest, min(1.0, (4 - place) * plain[key]))
-        assert found[key].p_holm == pytest.approx(largest)
+        assert result[key].p_holm == pytest.approx(largest)
 
 
 def test_sentences_count_what_shows():
@@ -114,8 +114,8 @@ def test_nothing_to_compare_is_said():
 
 def test_studies_are_recipes_at_scales():
     made = rows() + [row | {"scale": "smoke"} for row in rows()[:2]]
-    found = studies(made, {"made_up": RECIPE})
-    assert [(study.recipe.name, study.scale, sum(len(group.seeds) for group in study.groups)) for study in found] == [
+    result = studies(made, {"made_up": RECIPE})
+    assert [(study.recipe.name, study.scale, sum(len(group.seeds) for group in study.groups)) for study in result] == [
         ("made_up", "small", 12),
         ("made_up", "smoke", 2),
     ]

@@ -414,11 +414,11 @@ def _text(value: Any) -> str:
 
 
 def _changes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    labels: dict[tuple[str, ...], list[str]] = {}
+    labels_by_change: dict[tuple[str, ...], list[str]] = {}
     for group in groups:
         if group.marked:
-            labels.setdefault(group.changed, []).append(group.label)
-    for changed, group_labels in labels.items():
+            labels_by_change.setdefault(group.changed, []).append(group.label)
+    for changed, group_labels in labels_by_change.items():
         names = ", ".join(dict.fromkeys(group_labels))
         yield f"{CHANGED} not with the recipe's settings: {names} ({join_settings(changed)})"
 

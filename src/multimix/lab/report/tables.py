@@ -100,8 +100,8 @@ class Table:
 
     def without_empty_columns(self) -> "Table":
         """Return the table without empty columns; the first column stays."""
-        first, *values = self.shown
-        filled = [column for column in values if any(cell not in ("", EMPTY) for cell in column.cells)]
+        first, *others = self.shown
+        filled = [column for column in others if any(cell not in ("", EMPTY) for cell in column.cells)]
         return Table(self.title, [first, *filled], self.notes, self.keys)
 
     def markdown(self) -> str:
