@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from multimix.lab.report.style import COLORS, GREY, LINE, SOFT, png
+from multimix.lab.report.style import COLORS, GRAY, LINE, SOFT, png
 
 if TYPE_CHECKING:
     from goals import Line
@@ -23,7 +23,7 @@ def goals_figure(lines: "list[Line]") -> bytes:
     axes.set_xticks([tick for tick in ticks if tick <= 2 * furthest])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(lambda value, _: "")
-    axes.axvline(1, color=GREY, lw=1)
+    axes.axvline(1, color=GRAY, lw=1)
     axes.set_xlabel("measured / aim: met up to 1", fontsize=8, color=SOFT)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color=LINE, lw=0.6)

@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from step_parts import step_of
 
-from multimix.lab.report.style import COLORS, GREY, LINE, SOFT, png
+from multimix.lab.report.style import COLORS, GRAY, LINE, SOFT, png
 
 SHOWN = {"puzzlemix": "puzzle mix", "mixup": "input mixup", "cutmix": "cutmix", "manifoldmix": "manifold mixup"}
 MARKERS = ("^", "o", "s", "D")
@@ -32,8 +32,8 @@ def draw(axes: Any, name: str, found: dict[str, Any]) -> None:
         look = {"mfc": "none", "lw": 0.8, "ms": 10} if arm == "cutmix" else {"mec": "white", "lw": 1.6, "ms": 6}
         heights = [step_of(times, arm, k).whole / unit for k in ks]
         axes.plot(ks, heights, color=COLORS[i], marker=MARKERS[i], label=label, zorder=3, **look)
-    axes.plot(ks, ks, color=GREY, lw=1, ls="--", label="K times no mixing", zorder=1)
-    axes.axhline(1, color=GREY, lw=1, ls=":", label="no mixing", zorder=1)
+    axes.plot(ks, ks, color=GRAY, lw=1, ls="--", label="K times no mixing", zorder=1)
+    axes.axhline(1, color=GRAY, lw=1, ls=":", label="no mixing", zorder=1)
     axes.set_xticks(ks)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("K")

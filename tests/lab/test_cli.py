@@ -89,7 +89,7 @@ LOOK = ["look", "cat.png", "dog.png"]
         ([*LOOK, "--k", "0"], "k must be an integer of at least 1, got 0"),
         ([*LOOK, "--size", "5000"], "size must lie in 16 … 512 pixels, got 5000"),
         ([*LOOK, "--out", "words.txt"], "out must be a folder, 'words.txt' is a file"),
-        (["look", "cat.png"], "look needs two pictures, or none for the two that come with multimix"),
+        (["look", "cat.png"], "a and b must both be image files"),
         ([*LOOK, "--methods", "alignmixup"], "alignmixup cannot be shown: it mixes hidden layers, which have no pixels"),
         (["demo", "--seeds", "0"], "seeds must be at least 1, got 0"),
     ],

@@ -1,4 +1,4 @@
-"""Grids of titled pictures, stored by runs as ``.npz`` files and drawn by reports."""
+"""Grids of titled pictures that runs store as ``.npz`` files."""
 
 import io
 from dataclasses import dataclass, field
@@ -39,8 +39,8 @@ class ImageGrid:
             shape = list(self.images.shape)
             raise ValueError(f"images must be uint8 [N, H, W, 3], got {self.images.dtype} {shape}")
         if len(self.titles) != len(self.images) or not 1 <= self.columns <= len(self.images):
-            count = len(self.images)
-            raise ValueError(f"titles and columns must fit {count} images, got {len(self.titles)}")
+            sizes = f"{len(self.titles)} titles and {self.columns} columns"
+            raise ValueError(f"titles and columns must fit {len(self.images)} images, got {sizes}")
         if self.boxes.ndim != 2 or self.boxes.shape[1] != 6:
             raise ValueError(f"boxes must be [M, 6], got {list(self.boxes.shape)}")
 
@@ -73,5 +73,5 @@ def read_image_grid(path: Path) -> ImageGrid | None:
                 caption=str(stored["caption"]),
                 boxes=stored["boxes"],
             )
-    except Exception:  # a damaged archive raises almost anything, from KeyError to zlib.error
+    except Exception:  # damaged archives raise many types, from KeyError to zlib.error
         return None

@@ -24,17 +24,17 @@ def copied(out, tmp_path):
     return shutil.copytree(out, tmp_path / "results")
 
 
-def evaluated(*words):
-    assert main(["evaluate", *map(str, words)]) == 0
+def evaluated(*arguments):
+    assert main(["evaluate", *map(str, arguments)]) == 0
 
 
 def test_all_runs_of_a_folder(copied, capsys):
     rows = read_rows(copied / "results.jsonl")
     evaluated(copied, "--on", "error", "calibration", "--data", ".")
-    shown = capsys.readouterr().out
-    assert "mixup K = 3, seed 1" in shown
-    found = collect_runs([copied])
-    for before, row in zip(rows, found, strict=True):
+    printed = capsys.readouterr().out
+    assert "mixup K = 3, seed 1" in printed
+    evaluations = collect_runs([copied])
+    for before, row in zip(rows, evaluations, strict=True):
         assert row["evaluations"]["error"]["numbers"]["error"] == pytest.approx(before["outcome"]["last"])
         assert row["evaluations"]["error"]["numbers"]["n"] == before["report_samples"]
         numbers = row["evaluations"]["calibration"]["numbers"]
@@ -71,18 +71,18 @@ def test_the_best_epoch(copied):
     run = finished_runs(copied)[2]
     (row,) = [row for row in read_rows(copied / "results.jsonl") if run.name in row["folder"]]
     evaluated(run, "--data", ".", "--on", "error", "--checkpoint", "best")
-    (found,) = collect_runs([run])
-    assert found["evaluations"]["error@best"]["numbers"]["error"] == pytest.approx(row["outcome"]["best"])
+    (run_row,) = collect_runs([run])
+    assert run_row["evaluations"]["error@best"]["numbers"]["error"] == pytest.approx(row["outcome"]["best"])
 
 
 def test_other_samples(copied):
     run = finished_runs(copied)[0]
     evaluated(run, "--data", ".", "--on", "error", "--whole")
-    (found,) = collect_runs([run])
-    (row,) = found["evaluations"].values()
+    (run_row,) = collect_runs([run])
+    (row,) = run_row["evaluations"].values()
     assert row["numbers"]["n"] == len(splits()["test"])
     assert row["options"]["per_class"] is None
-    assert list(found["evaluations"]) == ["error[per_class = None]"], "tables take what was asked as usual, only"
+    assert list(run_row["evaluations"]) == ["error[per_class = None]"], "tables take what was asked as usual, only"
 
 
 def test_unusual_options_do_not_take_the_place_of_the_usual(copied):
@@ -118,9 +118,9 @@ def test_a_run_that_cannot_be_written_is_shown_all_the_same(copied, capsys):
     first, second = finished_runs(copied)[:2]
     (first / EVALUATIONS).mkdir()
     evaluated(first, second, "--data", ".", "--on", "error")
-    said = capsys.readouterr()
-    assert "cannot be stored" in said.err
-    assert said.out.count("none, seed") == 2
+    captured = capsys.readouterr()
+    assert "cannot be stored" in captured.err
+    assert captured.out.count("none, seed") == 2
 
 
 def test_weights_that_do_not_fit_are_one_sentence(copied, capsys, monkeypatch):
@@ -169,17 +169,17 @@ def test_speech_protocol_takes_the_best_validation_epoch(tmp_path):
 def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
     run = finished_runs(copied)[0]
     assert main(["evaluate", str(run), "--on", "localization", "background", "speech", "error", "--data", "."]) == 2
-    said = capsys.readouterr()
-    assert "digits has no boxes, which background needs" in said.err
-    assert "digits has no boxes, which localization needs" in said.err
-    assert said.err.rstrip().endswith("some evaluations failed, see above")
-    assert "no part to select an epoch by" in said.err
-    assert "top-1 and top-5 error" in said.out
+    captured = capsys.readouterr()
+    assert "digits has no boxes, which background needs" in captured.err
+    assert "digits has no boxes, which localization needs" in captured.err
+    assert captured.err.rstrip().endswith("some evaluations failed, see above")
+    assert "no part to select an epoch by" in captured.err
+    assert "top-1 and top-5 error" in captured.out
     assert list(collect_runs([run])[0]["evaluations"]) == ["error"]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (["--on", "eror"], "no measure 'eror' (did you mean 'error'?)"),
         (["--per-class", "3", "--whole"], "give one of them"),
@@ -190,14 +190,14 @@ def test_what_cannot_be_done_is_said_and_the_rest_is_done(copied, capsys):
         (["--set", "severities=1"], "severities is an option of corruption"),
     ],
 )
-def test_wrong_words(copied, capsys, words, sentence):
-    assert main(["evaluate", str(finished_runs(copied)[0]), "--data", ".", *words]) == 2
+def test_wrong_words(copied, capsys, arguments, sentence):
+    assert main(["evaluate", str(finished_runs(copied)[0]), "--data", ".", *arguments]) == 2
     assert sentence in capsys.readouterr().err
 
 
 def test_places_that_are_none(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "nowhere must be a folder" in capsys.readouterr().err
     assert main(["evaluate", "nothing.at:all", "--data-set", "digits"]) == 2
     assert "cannot import the network 'nothing.at:all': No module named 'nothing'; is it in" in capsys.readouterr().err
     assert main(["evaluate", "trial:settings", "--data-set", "digits"]) == 2
@@ -208,8 +208,8 @@ def test_places_that_are_none(tmp_path, capsys):
 
 def test_any_network_by_import_path(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("trial.PlainNet", lambda: fixed_net())
-    words = ["--data-set", "digits", "--data", ".", "--out", tmp_path, "--on", "error", "--set", "mean=0", "std=1"]
-    evaluated("trial:PlainNet", *words)
+    arguments = ["--data-set", "digits", "--data", ".", "--out", tmp_path, "--on", "error", "--set", "mean=0", "std=1"]
+    evaluated("trial:PlainNet", *arguments)
     (row,) = read_rows(tmp_path / "trial.PlainNet" / EVALUATIONS)
     pixels, labels = splits()["test"].batch(torch.arange(len(splits()["test"])))
     with torch.no_grad():
@@ -233,8 +233,8 @@ def test_an_unfinished_run_is_evaluated_and_said_to_be_one(copied, capsys):
 def test_the_subject_of_a_run_knows_how_it_was_trained(copied):
     run = finished_runs(copied)[2]
     subject = run_subject(run, ".")
-    said = json.loads((run / "settings.json").read_text())
-    assert subject.settings.digest() == said["digest"]
+    stored = json.loads((run / "settings.json").read_text())
+    assert subject.settings.digest() == stored["digest"]
     assert subject.title == "mixup K = 3, seed 0"
     assert len(subject.parts().train) == 200
     assert len(subject.history) == 3

@@ -49,20 +49,20 @@ def test_recipes_tell_their_rows_and_time():
 
 
 def test_what_k_means():
-    found = lines("methods")
-    assert found["puzzlemix"].split()[-1] == "steps"
-    assert found["large_batch"].split()[-1] == "factor"
-    assert not {"steps", "factor"} & {found["none"].split()[-1], found["smoothing"].split()[-1]}
+    result = lines("methods")
+    assert result["puzzlemix"].split()[-1] == "steps"
+    assert result["large_batch"].split()[-1] == "factor"
+    assert not {"steps", "factor"} & {result["none"].split()[-1], result["smoothing"].split()[-1]}
     assert "(also puzzle" in " ".join(shown("methods", 400).split())
 
 
 def test_parameters_are_counted_for_100_classes_and_nothing_is_drawn():
     before = torch.get_rng_state()
-    found = lines("networks")
+    result = lines("networks")
     assert torch.equal(torch.get_rng_state(), before)
-    assert "11,217,316" in found["preact_resnet18"]
-    assert "4,937,252" in found["resnext29_4_24"]
-    assert "23,712,932" in found["resnet50"]  # 25,557,032 − 900 · 2,049
+    assert "11,217,316" in result["preact_resnet18"]
+    assert "4,937,252" in result["resnext29_4_24"]
+    assert "23,712,932" in result["resnet50"]  # 25,557,032 − 900 · 2,049
 
 
 def test_data_sets_tell_their_official_numbers():

@@ -91,20 +91,20 @@ def test_a_scale_and_a_single_run_can_be_chosen(here, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("arguments", "name"),
     [
         (["--only", "fig1"], "fig1"),
         (["--only", "spirl"], "spirl"),
         (["--only", "fig3"], "look A B --figure 3"),
     ],
 )
-def test_unknown_exhibits_are_named(runs, capsys, words, name):
-    assert main(["report", "runs", *words]) == 2
+def test_unknown_exhibits_are_named(runs, capsys, arguments, name):
+    assert main(["report", "runs", *arguments]) == 2
     assert name in capsys.readouterr().err
 
 
 def test_what_is_missing_is_said(runs, capsys):
     assert main(["report", "runs", "--only", "fig5"]) == 0
-    assert "Fig. 5 has nothing to draw yet" in capsys.readouterr().err
+    assert "no data for Fig. 5" in capsys.readouterr().err
     assert main(["report", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err

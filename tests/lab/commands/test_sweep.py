@@ -63,12 +63,12 @@ def test_tables_are_printed_and_the_plan_is_stored(out, here, capsys):
 
 def test_what_failed_is_listed_after_tables_of_the_rest_and_tried_again(out, here, capsys):
     here.append("mixup")
-    with pytest.raises(ValueError, match=r"^2 runs failed, as listed above; the same command tries again$"):
+    with pytest.raises(ValueError, match=r"^2 runs failed"):
         sweep(out, ks=(3,), set_=("epochs=1",))
-    told = capsys.readouterr()
-    assert told.err.count("failed: mixup, K = 3, seed ") == 2
-    assert "it fell" in told.err
-    assert "not run" in told.out
+    captured = capsys.readouterr()
+    assert captured.err.count("failed: mixup, K = 3, seed ") == 2
+    assert "it fell" in captured.err
+    assert "not run" in captured.out
     here.clear()
     sweep(out, ks=(3,), set_=("epochs=1",))
     assert "not run" not in capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_an_arm_that_cannot_be_measured_has_failed_and_the_others_are_compared(o
     monkeypatch.setattr(costs, "measure_costs", lambda base, runs, **how: Measured({("none", 1): 1.0}, {("mixup", 3): "it fell"}))
     with pytest.raises(ValueError, match=r"^1 run failed"):
         sweep(out, ks=(3,), equal=("compute",), seeds=(0,), set_=("epochs=1",))
-    assert "what an update costs could not be measured: it fell" in capsys.readouterr().err
+    assert "could not be measured: it fell" in capsys.readouterr().err
     assert [row["arm"] for row in read_rows(out / RESULTS)] == ["none"]
 
 
@@ -102,15 +102,15 @@ def test_all_stands_for_every_method_that_can_be_trained(capsys):
 
 @pytest.mark.slow
 def test_every_method_is_trained_on_digits_in_this_process(tmp_path, capsys):
-    words = ["sweep", "digits", "--scale", "smoke", "--methods", "all", "--ks", "2", "--seeds", "0", "--out", str(tmp_path)]
-    assert main(words) == 0
+    arguments = ["sweep", "digits", "--scale", "smoke", "--methods", "all", "--ks", "2", "--seeds", "0", "--out", str(tmp_path)]
+    assert main(arguments) == 0
     arms = {row["arm"] for row in read_rows(tmp_path / RESULTS)}
     assert arms == {entry.name for entry in entries() if entry.layout != "points"} | {"smoothing"}
     assert "failed" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("arguments", "name"),
     [
         (["--methods", "mixap"], "mixap"),
         (["--methods", "sagemix"], "sagemix"),
@@ -120,8 +120,8 @@ def test_every_method_is_trained_on_digits_in_this_process(tmp_path, capsys):
         (["--engine", "slurm", "--cluster", "gpu=1"], "gpu"),
     ],
 )
-def test_wrong_options_are_named(tmp_path, capsys, words, name):
-    assert main(["sweep", "digits", "--scale", "small", "--out", str(tmp_path), *words]) == 2
+def test_wrong_options_are_named(tmp_path, capsys, arguments, name):
+    assert main(["sweep", "digits", "--scale", "small", "--out", str(tmp_path), *arguments]) == 2
     captured = capsys.readouterr()
     assert name in captured.err
     assert captured.err.count("\n") == 1
@@ -129,7 +129,7 @@ def test_wrong_options_are_named(tmp_path, capsys, words, name):
 
 def test_processes_of_torchrun_are_refused(out, here, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"^multimix sweep starts its processes by itself"):
+    with pytest.raises(ValueError, match=r"^WORLD_SIZE must be 1"):
         sweep(out)
 
 

@@ -48,8 +48,13 @@ def test_any_field_can_be_given(capsys, tmp_path):
     )
     run("--scale", "smoke", "--method", "cutmix", *fields, "--out", "here")
     (row,) = read_rows(tmp_path / "here" / "results.jsonl")
-    found = row["settings"]
-    assert (found["epochs"], found["schedule.at"], found["method.alpha"], found["data.per_class"]) == (1, [0.5, 0.7], 0.3, 8)
+    settings = row["settings"]
+    assert (settings["epochs"], settings["schedule.at"], settings["method.alpha"], settings["data.per_class"]) == (
+        1,
+        [0.5, 0.7],
+        0.3,
+        8,
+    )
     assert row["k"] == 5, "the paper's K unless given"
     assert row["train_samples"] == 80
 
@@ -69,11 +74,11 @@ def test_show_prints_every_field_and_trains_nothing(capsys, tmp_path):
         (("--schedule.rat", "3"), "no field 'schedule.rat' (did you mean 'schedule.rate'?)"),
         (("--method", "cutmx"), "no method 'cutmx' (did you mean 'cutmix'?)"),
         (("--method", "cutmix", "--method.alpa", "1"), "no field 'method.alpa' (did you mean 'method.alpha'?)"),
-        (("--method", "cutmix", "--method.k", "1"), "method.k is set by k"),
+        (("--method", "cutmix", "--method.k", "1"), "method.k cannot be changed"),
         (("--epochs", "three"), "epochs must be a whole number, got 'three'"),
         (("--method", "cutmix", "--method.alpha", "-1"), "alpha must be"),
-        (("--k", "3"), "k=3 needs a method"),
-        (("--seeds", "1", "1"), "seeds must be different"),
+        (("--k", "3"), "k must be None without a method"),
+        (("--seeds", "1", "1"), "seeds must be distinct"),
         (("--set", "epochs"), "--set takes FIELD=VALUE"),
         (("--mixed_precision", "fp16", "--running.device", "cpu"), "fp16 needs an accelerator"),
         (("--accumulate", "3"), "batch must be a multiple of processes × accumulate"),
@@ -83,17 +88,17 @@ def test_show_prints_every_field_and_trains_nothing(capsys, tmp_path):
 )
 def test_what_is_wrong_is_said_in_one_sentence(capsys, arguments, sentence):
     run(*arguments, code=2)
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert sentence in said
-    assert "Traceback" not in said
+    error_output = capsys.readouterr().err.splitlines()[-1]
+    assert sentence in error_output
+    assert "Traceback" not in error_output
 
 
 def test_a_diverged_run_is_named_and_the_others_go_on(capsys, tmp_path):
     run("--seeds", "0", "--schedule.rate", "1e30", "--schedule.warmup", "0", code=2)
-    said = capsys.readouterr().err
-    assert "3 runs of 3 diverged" in said
-    assert "the loss became" in said
-    assert "--schedule.warmup" in said
+    error_output = capsys.readouterr().err
+    assert "3 runs of 3 diverged" in error_output
+    assert "the loss became" in error_output
+    assert "--schedule.warmup" in error_output
     assert not read_rows(tmp_path / "multimix-runs" / "results.jsonl")
 
 

@@ -86,9 +86,9 @@ def test_numbers_that_were_measured_in_two_ways_are_named(copied):
 
 
 def test_folders_that_hold_nothing(tmp_path):
-    with pytest.raises(ValueError, match=r"nor one of results: it has neither settings.json nor results.jsonl"):
+    with pytest.raises(ValueError, match=r"it has neither settings.json nor results.jsonl"):
         collect_runs([tmp_path])
-    with pytest.raises(ValueError, match="there is no folder"):
+    with pytest.raises(ValueError, match="nowhere must be a folder"):
         collect_runs([tmp_path / "nowhere"])
     (tmp_path / "results.jsonl").write_text(json.dumps({"recipe": "x"}) + "\n")
     told = []

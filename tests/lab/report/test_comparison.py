@@ -45,8 +45,8 @@ def compared(planned, rows):
     return at_equal_budgets(RECIPE, "small", rows, [one.entry for one in planned])
 
 
-def by_arm(found, equal):
-    return {(group.arm, group.k): group for group in found[equal].groups}
+def by_arm(result, equal):
+    return {(group.arm, group.k): group for group in result[equal].groups}
 
 
 def test_means_and_paired_differences_are_scipys():
@@ -69,12 +69,12 @@ def test_means_and_paired_differences_are_scipys():
 
 def test_what_every_line_has_spent():
     planned = plan()
-    found = compared(planned, rows_made(planned))
-    assert list(found) == ["steps", "samples", "compute"]
+    result = compared(planned, rows_made(planned))
+    assert list(result) == ["steps", "samples", "compute"]
     spent = {}
-    for equal, whole in found.items():
-        for group in whole.groups:
-            budget = relative_budget(group, whole.groups, equal)
+    for equal, budget_study in result.items():
+        for group in budget_study.groups:
+            budget = relative_budget(group, budget_study.groups, equal)
             numbers = (group.mean("epochs"), group.mean("steps"), group.mean("samples"), budget)
             spent.setdefault(equal, {})[group.arm, group.k] = numbers
     assert spent["steps"]["mixup", 3] == (6, 60, 18000, 1.0)
@@ -111,8 +111,8 @@ def test_missing_runs_leave_gaps_and_only_common_seeds_are_paired():
 
 def test_after_the_fact_all_groups_are_where_the_first_has_spent_all():
     planned = plan(equal=("steps",))
-    found = compared(planned, rows_made(planned))
-    longest = longest_schedules(found)
+    result = compared(planned, rows_made(planned))
+    longest = longest_schedules(result)
     budget, reached = cut_short(longest, "samples")
     at = {(group.arm, group.k): group for group in reached.groups}
     assert budget == 6000
@@ -124,7 +124,7 @@ def test_after_the_fact_all_groups_are_where_the_first_has_spent_all():
     at = {(group.arm, group.k): group.values("last") for group in reached.groups}
     assert at["mixup", 1] == {0: 29.0, 1: 40.5, 2: 38.0}, "others have one epoch less by then"
     assert at["mixup", 3] == {0: 55.0, 1: 68.0, 2: 67.5}
-    words = budget_tables(found)[-1].markdown()
+    words = budget_tables(result)[-1].markdown()
     assert "cut short" in words
     assert "12 CPU s" in words
 
@@ -132,9 +132,9 @@ def test_after_the_fact_all_groups_are_where_the_first_has_spent_all():
 def test_an_accelerators_seconds_are_those_of_the_clock():
     planned = plan(equal=("steps",))
     rows = [{**row, "device": "cuda"} for row in rows_made(planned)]
-    found = compared(planned, rows)
-    assert found["steps"].timed == "s"
-    assert by_arm(found, "steps")["mixup", 3].mean("compute") == pytest.approx(12.0), "6 epochs of 2 s"
+    result = compared(planned, rows)
+    assert result["steps"].timed == "s"
+    assert by_arm(result, "steps")["mixup", 3].mean("compute") == pytest.approx(12.0), "6 epochs of 2 s"
 
 
 def test_csv_has_every_number_in_full():
@@ -147,10 +147,10 @@ def test_csv_has_every_number_in_full():
 
 def test_figures_are_there_with_a_panel_for_every_budget_and_none_is_empty():
     planned = plan()
-    found = compared(planned, rows_made(planned))
-    files = budget_figures(found, "batch = 50")
+    result = compared(planned, rows_made(planned))
+    files = budget_figures(result, "batch = 50")
     assert set(files) == {f"sweep-{name}" for name in ("k", "cost", "rows", "seconds")}
     assert all(set(drawn.files) == {f"{name}.png", f"{name}.svg"} for name, drawn in files.items())
     text = files["sweep-k"].svg.decode()
-    assert all(f"equal {equal}" in text for equal in found)
+    assert all(f"equal {equal}" in text for equal in result)
     assert budget_figures(compared(planned, [])) == {}

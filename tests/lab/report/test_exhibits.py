@@ -27,39 +27,42 @@ def rows_of(last=LAST, recipe=CIFAR, scale="small", **more):
     ]
 
 
-def cell(found, label, column=0):
-    return found.cells[[row.label for row in found.paper.rows].index(label), column]
+def cell(filled_exhibit, label, column=0):
+    return filled_exhibit.cells[[row.label for row in filled_exhibit.paper.rows].index(label), column]
 
 
-def minus(found, label, column=0):
+def minus(filled_exhibit, label, column=0):
     """The difference behind the claim that multi-mix is better than a row."""
-    key = next(row.key for row in found.paper.rows if row.label == label)
-    return next((one.test for one in found.judged if (one.claim.second, one.claim.column) == (key, column)), None)
+    key = next(row.key for row in filled_exhibit.paper.rows if row.label == label)
+    return next((one.test for one in filled_exhibit.judged if (one.claim.second, one.claim.column) == (key, column)), None)
 
 
 def test_values_are_the_reported_errors_by_seed():
-    found = fill(ERRORS, "small", rows_of(), {})
-    assert cell(found, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
-    assert cell(found, "no mixup").summary.mean == pytest.approx(82.166666667)
-    assert (cell(found, "no mixup").paper, cell(found, "no mixup").state) == ((23.53, 0.39), "")
-    assert cell(found, "cutout").state == cell(found, "no mixup", 1).state == "not run at this scale"
-    assert (cell(found, "co-mixup").state, cell(found, "co-mixup").paper) == ("not run at this scale", (19.89, 0.28))
-    assert "not run at this scale: multimix reproduce --only I --scale small" in "\n".join(found.notes)
+    filled_exhibit = fill(ERRORS, "small", rows_of(), {})
+    assert cell(filled_exhibit, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
+    assert cell(filled_exhibit, "no mixup").summary.mean == pytest.approx(82.166666667)
+    assert (cell(filled_exhibit, "no mixup").paper, cell(filled_exhibit, "no mixup").state) == ((23.53, 0.39), "")
+    assert cell(filled_exhibit, "cutout").state == cell(filled_exhibit, "no mixup", 1).state == "not run at this scale"
+    assert (cell(filled_exhibit, "co-mixup").state, cell(filled_exhibit, "co-mixup").paper) == (
+        "not run at this scale",
+        (19.89, 0.28),
+    )
+    assert "not run at this scale: multimix reproduce --only I --scale small" in "\n".join(filled_exhibit.notes)
     # At paper scale the median of the last ten epochs is reported.
-    found = fill(ERRORS, "paper", rows_of(scale="paper"), {})
-    assert cell(found, "no mixup").values[0] == (95.0 + 80.0) / 2
+    filled_exhibit = fill(ERRORS, "paper", rows_of(scale="paper"), {})
+    assert cell(filled_exhibit, "no mixup").values[0] == (95.0 + 80.0) / 2
 
 
 def test_the_test_is_paired_over_common_seeds():
-    found = fill(ERRORS, "small", rows_of(), {})
-    test = minus(found, "no mixup")
+    filled_exhibit = fill(ERRORS, "small", rows_of(), {})
+    test = minus(filled_exhibit, "no mixup")
     outside = stats.ttest_rel([78.0, 79.5, 80.0], [80.0, 82.0, 84.5])
     assert (test.n, test.mean) == (3, pytest.approx(-3.0))
     assert test.p_t == pytest.approx(outside.pvalue)
     low, high = outside.confidence_interval()
     assert test.half == pytest.approx((high - low) / 2)
-    assert minus(found, "multi-mix (puzzle, K = 5)") is None
-    assert minus(found, "cutout") is minus(found, "no mixup", 1) is None
+    assert minus(filled_exhibit, "multi-mix (puzzle, K = 5)") is None
+    assert minus(filled_exhibit, "cutout") is minus(filled_exhibit, "no mixup", 1) is None
     one = fill(ERRORS, "small", rows_of({("none", 1): [80.0], ("puzzlemix", 5): [78.0, 79.0]}), {})
     assert minus(one, "no mixup") is None
 
@@ -67,22 +70,25 @@ def test_the_test_is_paired_over_common_seeds():
 def test_only_runs_with_the_recipes_settings_count_and_the_others_are_counted():
     changed = rows_of({("none", 1): [10.0, 11.0, 12.0, 13.0]}, general={"epochs": 7})
     others = rows_of({("cutmix", 5): [70.0]})
-    found = fill(ERRORS, "small", [*changed, *rows_of(), *others], {})
-    assert cell(found, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
-    notes = "\n".join(found.notes)
-    assert "left out of cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
+    filled_exhibit = fill(ERRORS, "small", [*changed, *rows_of(), *others], {})
+    assert cell(filled_exhibit, "no mixup").values == {0: 80.0, 1: 82.0, 2: 84.5}
+    notes = "\n".join(filled_exhibit.notes)
+    assert "cifar100_preact_resnet18, since settings are not the recipe's: 4 runs (none: epochs = 7, not " in notes
     assert "cifar100_preact_resnet18 has 1 run that the paper does not show (cutmix K = 5)" in notes
-    found = fill(ERRORS, "small", changed, {})
-    assert cell(found, "no mixup").state == "not run at this scale"
+    filled_exhibit = fill(ERRORS, "small", changed, {})
+    assert cell(filled_exhibit, "no mixup").state == "not run at this scale"
 
 
 def test_runs_without_the_evaluation_are_not_evaluated_and_the_command_is_told():
     rows = rows_of(recipe=RECIPES["imagenet"])
     rows[0]["evaluations"] = {"calibration": {"numbers": {"ece": 12.5, "mce": None}}}
-    found = fill(ECE, "small", rows, {})
-    assert cell(found, "no mixup").values == {0: 12.5}
-    assert (cell(found, "cutmix").state, cell(found, "FMix").state) == ("not evaluated", "not run at this scale")
-    assert "not evaluated: multimix evaluate RUNS --on calibration" in found.notes
+    filled_exhibit = fill(ECE, "small", rows, {})
+    assert cell(filled_exhibit, "no mixup").values == {0: 12.5}
+    assert (cell(filled_exhibit, "cutmix").state, cell(filled_exhibit, "FMix").state) == (
+        "not evaluated",
+        "not run at this scale",
+    )
+    assert "not evaluated: multimix evaluate RUNS --on calibration" in filled_exhibit.notes
     assert not any("--on " in note for note in fill(ECE, "small", rows[:1], {}).notes)
     assert not any("--on " in note for note in fill(ERRORS, "small", rows, {}).notes)
 
@@ -92,10 +98,10 @@ def test_one_run_may_hold_the_numbers_of_all_k():
     for seed, row in enumerate(rows):
         numbers = {"increase_1": 0.0, "increase_3": 150.0 + seed, "increase_5": 450.0 + seed}
         row["evaluations"] = {"training_time": {"numbers": numbers}}
-    found = fill(exhibit("fig7"), "small", rows, {})
-    assert cell(found, "K = 5").values == {0: 450.0, 1: 451.0, 2: 452.0}
-    assert cell(found, "K = 7").state == "not evaluated"
-    assert [one.verdict for one in found.judged] == ["seen", "opposite", "not run", "not run"]
+    filled_exhibit = fill(exhibit("fig7"), "small", rows, {})
+    assert cell(filled_exhibit, "K = 5").values == {0: 450.0, 1: 451.0, 2: 452.0}
+    assert cell(filled_exhibit, "K = 7").state == "not evaluated"
+    assert [one.verdict for one in filled_exhibit.judged] == ["seen", "opposite", "not run", "not run"]
 
 
 def test_a_recipe_that_follows_the_code_counts_the_runs_of_the_code():
@@ -109,10 +115,10 @@ def test_the_spiral_is_filled_from_the_demos_frame():
     accuracy = {"none": [88.0, 60.0, 89.0], "manifold-k1": [95.0, 96.0, 97.0], "multimix-k5": [96.0, 96.0, 98.0]}
     runs = [(arm, seed, value) for arm, values in accuracy.items() for seed, value in enumerate(values)]
     demo = {"small": pd.DataFrame(runs, columns=["arm", "seed", "accuracy"])}
-    found = fill(exhibit("fig4"), "small", [], demo)
-    assert cell(found, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
-    assert minus(found, "manifold mixup").mean == pytest.approx(2 / 3)
-    assert any("collapsed, below 70 % (no mixup: 1)" in note for note in found.notes)
+    filled_exhibit = fill(exhibit("fig4"), "small", [], demo)
+    assert cell(filled_exhibit, "no mixup").values == {0: 88.0, 1: 60.0, 2: 89.0}
+    assert minus(filled_exhibit, "manifold mixup").mean == pytest.approx(2 / 3)
+    assert any("collapsed, below 70 % (no mixup: 1)" in note for note in filled_exhibit.notes)
     assert cell(fill(exhibit("fig4"), "smoke", [], demo), "no mixup").state == "not run at this scale"
 
 
@@ -155,24 +161,24 @@ def on_terminal(table, width):
 
 @pytest.mark.parametrize("table", [one for one in EXHIBITS if one.columns], ids=lambda one: one.label)
 def test_without_results_the_papers_numbers_are_shown(table):
-    found = fill(table, "small", [], {})
-    text = on_terminal(exhibit_table(found), 100)
+    filled_exhibit = fill(table, "small", [], {})
+    text = on_terminal(exhibit_table(filled_exhibit), 100)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
-    assert "not run at this scale" in {entry.state for entry in found.cells.values()}
+    assert "not run at this scale" in {entry.state for entry in filled_exhibit.cells.values()}
     for row in table.rows:
         for column in table.columns:
             value = column.paper.get(row.key)
             assert value is None or f"{value.mean:.2f}" in text
             assert value is None or value.sd is None or f"SD\u00a0{value.sd:.2f}" in text
-    assert f"the paper's claims: {len(table.claims)} not run" in exhibit_notes(found)
+    assert f"the paper's claims: {len(table.claims)} not run" in exhibit_notes(filled_exhibit)
 
 
 @pytest.mark.parametrize("name", ["I", "VI", "VII", "fig6", "fig7"])
 def test_a_full_table_has_every_number_within_a_hundred_columns(name):
     table = exhibit(name)
-    found = fill(table, "small", everything(table), {})
-    assert all(entry.values for entry in found.cells.values())
-    narrow, wide = (on_terminal(exhibit_table(found), width) for width in (100, 2000))
+    filled_exhibit = fill(table, "small", everything(table), {})
+    assert all(entry.values for entry in filled_exhibit.cells.values())
+    narrow, wide = (on_terminal(exhibit_table(filled_exhibit), width) for width in (100, 2000))
     assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 100
     numbers = set(re.findall(r"(?<![\w.])[+−±]?\d+\.\d+|[pn][=<][\d.]+", wide))
     assert len(numbers) >= 4

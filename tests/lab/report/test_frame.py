@@ -10,37 +10,37 @@ from result_rows import made_up_recipe, result_row
 RECIPE = made_up_recipe()
 
 
-def described_groups(found):
-    return [(group.arm, group.k, group.seeds) for group in found.groups]
+def described_groups(frame_study):
+    return [(group.arm, group.k, group.seeds) for group in frame_study.groups]
 
 
 def test_groups_are_those_of_the_recipe_in_its_order_then_the_others():
     rows = [result_row(RECIPE, "cutmix", 3, 0), result_row(RECIPE, "mixup", 5, 2), result_row(RECIPE, "mixup", 5, 1)]
-    found = study(RECIPE, "paper", rows)
-    assert described_groups(found) == [
+    frame_study = study(RECIPE, "paper", rows)
+    assert described_groups(frame_study) == [
         ("none", 1, []),
         ("mixup", 1, []),
         ("mixup", 5, [1, 2]),
         ("puzzlemix", 5, []),
         ("cutmix", 3, [0]),
     ]
-    assert [group.label for group in found.groups][:2] == ["none", "mixup K = 1"]
-    assert found.notes == ()
+    assert [group.label for group in frame_study.groups][:2] == ["none", "mixup K = 1"]
+    assert frame_study.notes == ()
 
 
 def test_rows_of_other_recipes_and_scales_are_passed_over():
     rows = [result_row(RECIPE, scale="small"), result_row(RECIPE) | {"recipe": "another"}, {"recipe": "another"}]
-    found = study(RECIPE, "paper", rows)
-    assert not any(len(group.runs) for group in found.groups)
-    assert found.notes == ()
+    frame_study = study(RECIPE, "paper", rows)
+    assert not any(len(group.runs) for group in frame_study.groups)
+    assert frame_study.notes == ()
 
 
 def test_the_last_of_several_rows_counts_and_is_noted():
     rows = [result_row(RECIPE, "mixup", 5, 0, [9.0, 8.0, last]) for last in (7.0, 6.0, 5.0)]
-    found = study(RECIPE, "paper", [rows[0], result_row(RECIPE, "mixup", 5, 1), *rows[1:]])
-    group = found.groups[2]
+    frame_study = study(RECIPE, "paper", [rows[0], result_row(RECIPE, "mixup", 5, 1), *rows[1:]])
+    group = frame_study.groups[2]
     assert group.values("last") == {0: 5.0, 1: 30.0}
-    assert found.notes == ("mixup K = 5, seed 0, has 3 rows: the last one counts",)
+    assert frame_study.notes == ("mixup K = 5, seed 0, has 3 rows: the last one counts",)
     assert study(RECIPE, "paper", rows[:2]).notes == ("mixup K = 5, seed 0, has 2 rows: the last one counts",)
 
 
@@ -56,12 +56,12 @@ def test_a_row_with_other_fields_is_rejected(field, inner):
 def test_runs_with_other_settings_are_groups_of_their_own_below_the_majority():
     odd = [result_row(RECIPE, "mixup", 5, 0, changes={"epochs": 7, "smoothing": 0.2})]
     rows = odd + [result_row(RECIPE, "mixup", 5, seed) for seed in (0, 1)]
-    found = study(RECIPE, "paper", rows)
-    most, few = found.groups[2:4]
+    frame_study = study(RECIPE, "paper", rows)
+    most, few = frame_study.groups[2:4]
     assert (most.seeds, most.differs, most.changed) == ([0, 1], (), ())
     assert (few.seeds, few.differs) == ([0], ("epochs = 7, not 3", "smoothing = 0.2, not 0.0"))
     assert few.changed == few.differs
-    assert found.notes == ()  # the group says it
+    assert frame_study.notes == ()  # the group says it
     assert (most.digest, few.digest) == (rows[1]["digest"], rows[0]["digest"])
 
 
@@ -80,16 +80,16 @@ def test_the_majority_is_that_of_seeds_and_the_recipe_decides_between_equals():
 
 def test_settings_that_are_not_the_recipes_are_noted_once_for_all_groups():
     rows = [result_row(RECIPE, arm, k, general={"epochs": 7}) for arm, k in (("none", 1), ("mixup", 5))]
-    found = study(RECIPE, "paper", rows)
-    assert [group.differs for group in found.groups if len(group.runs)] == [(), ()]
-    assert found.notes == ("† not with the recipe's settings: none, mixup K = 5 (epochs = 7, not 3)",)
+    frame_study = study(RECIPE, "paper", rows)
+    assert [group.differs for group in frame_study.groups if len(group.runs)] == [(), ()]
+    assert frame_study.notes == ("† not with the recipe's settings: none, mixup K = 5 (epochs = 7, not 3)",)
 
 
 def test_how_a_machine_did_it_is_no_difference():
     rows = [result_row(RECIPE, seed=0), result_row(RECIPE, seed=1, changes={"running": Running(workers=2)})]
-    found = study(RECIPE, "paper", rows)
-    assert found.groups[0].seeds == [0, 1]
-    assert found.groups[0].changed == ()
+    frame_study = study(RECIPE, "paper", rows)
+    assert frame_study.groups[0].seeds == [0, 1]
+    assert frame_study.groups[0].changed == ()
 
 
 def test_the_same_number_written_in_another_way_is_named_by_its_digest():
@@ -112,21 +112,21 @@ def test_the_difference_to_no_mixing_is_paired_over_the_common_seeds():
     mixup = {1: 30.0, 2: 28.25, 0: 27.0, 7: 1.0}
     rows = [result_row(RECIPE, "none", 1, seed, [50.0, 40.0, last]) for seed, last in none.items()]
     rows += [result_row(RECIPE, "mixup", 5, seed, [50.0, 40.0, last]) for seed, last in mixup.items()]
-    found = study(RECIPE, "paper", rows)
-    result = minus_baseline(found.groups[2], found.groups, "last")
+    frame_study = study(RECIPE, "paper", rows)
+    result = minus_baseline(frame_study.groups[2], frame_study.groups, "last")
     assert result.n == 3
     assert result.mean == pytest.approx(((27.0 - 30.0) + (30.0 - 31.5) + (28.25 - 29.0)) / 3)
     assert result.p_t == pytest.approx(stats.ttest_rel([27.0, 30.0, 28.25], [30.0, 31.5, 29.0]).pvalue)
-    assert minus_baseline(found.groups[0], found.groups, "last") is None
-    assert minus_baseline(found.groups[3], found.groups, "last") is None  # not run
+    assert minus_baseline(frame_study.groups[0], frame_study.groups, "last") is None
+    assert minus_baseline(frame_study.groups[3], frame_study.groups, "last") is None  # not run
     one = study(RECIPE, "paper", [row for row in rows if row["seed"] in (0, 5, 7)])
     assert minus_baseline(one.groups[2], one.groups, "last") is None
     # Of two lines without mixing the one with more common seeds counts.
     rows += [result_row(RECIPE, "none", 3, seed) for seed in (0, 1)] + [
         result_row(RECIPE, "none", 4, seed) for seed in (0, 1, 2, 7)
     ]
-    found = study(RECIPE, "paper", rows)
-    assert minus_baseline(found.groups[2], found.groups, "last").n == 4
+    frame_study = study(RECIPE, "paper", rows)
+    assert minus_baseline(frame_study.groups[2], frame_study.groups, "last").n == 4
 
 
 def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
@@ -137,19 +137,19 @@ def test_only_runs_that_differ_by_nothing_but_the_arm_are_compared():
     rows += [run("none", 1, seed, 35.0, epochs=7) for seed in range(2)]
     rows += [run("mixup", 5, seed, 33.0 + seed, epochs=7) for seed in range(3)]
     rows += [run("mixup", 1, seed, 33.0, epochs=9) for seed in range(3)]
-    found = study(RECIPE, "paper", rows)
-    by_arm = {group.label: group for group in found.groups}
-    result = minus_baseline(by_arm["mixup K = 5"], found.groups, "last")
+    frame_study = study(RECIPE, "paper", rows)
+    by_arm = {group.label: group for group in frame_study.groups}
+    result = minus_baseline(by_arm["mixup K = 5"], frame_study.groups, "last")
     assert (result.n, result.mean) == (2, -1.5)
-    assert minus_baseline(by_arm["mixup K = 1"], found.groups, "last") is None
+    assert minus_baseline(by_arm["mixup K = 1"], frame_study.groups, "last") is None
 
 
 @pytest.mark.parametrize(("arm", "k"), [("smoothing", 1), ("large_batch", 5), ("batch_augmentation_mixup", 5)])
 def test_strategies_are_compared_though_they_change_more_than_the_method(arm, k):
     rows = [result_row(RECIPE, name, its_k, seed) for name, its_k in (("none", 1), (arm, k)) for seed in range(2)]
-    found = study(RECIPE, "paper", rows)
-    assert minus_baseline(found.groups[-1], found.groups, "last").mean == 0
-    assert found.notes == ()
+    frame_study = study(RECIPE, "paper", rows)
+    assert minus_baseline(frame_study.groups[-1], frame_study.groups, "last").mean == 0
+    assert frame_study.notes == ()
 
 
 @pytest.mark.parametrize("arm", ["forgotten", "manifoldmix"])
@@ -164,18 +164,18 @@ def test_arms_that_cannot_be_made_are_shown_and_compared_all_the_same(arm, monke
         return original(recipe, base, name, k)
 
     monkeypatch.setattr(frame_module, "arm_settings", refuse)
-    found = study(RECIPE, "paper", rows)
-    assert (found.groups[-1].arm, found.groups[-1].changed) == (arm, ())
-    assert minus_baseline(found.groups[-1], found.groups, "last").n == 2
+    frame_study = study(RECIPE, "paper", rows)
+    assert (frame_study.groups[-1].arm, frame_study.groups[-1].changed) == (arm, ())
+    assert minus_baseline(frame_study.groups[-1], frame_study.groups, "last").n == 2
 
 
 def test_options_of_the_method_are_changes_but_do_not_prevent_the_comparison():
     rows = [result_row(RECIPE, "none", 1, seed) for seed in range(2)]
     other = made_up_recipe(options={"mixup": {"alpha": 0.5}})
     rows += [result_row(other, "mixup", 5, seed) for seed in range(2)]
-    found = study(RECIPE, "paper", rows)
-    assert found.groups[2].changed == ("method.alpha = 0.5, not 1.0",)
-    assert minus_baseline(found.groups[2], found.groups, "last").n == 2
+    frame_study = study(RECIPE, "paper", rows)
+    assert frame_study.groups[2].changed == ("method.alpha = 0.5, not 1.0",)
+    assert minus_baseline(frame_study.groups[2], frame_study.groups, "last").n == 2
 
 
 def test_circumstances_that_make_runs_differ_are_noted():
@@ -215,12 +215,12 @@ def test_runs_of_several_processes_are_groups_of_their_own_and_not_paired_with_o
     for seed in range(3):
         row = result_row(RECIPE, "mixup", 5, seed)
         rows += [row, row | {"digest": row["digest"] + "-2p", "processes": 2}]
-    found = study(RECIPE, "paper", rows)
-    one, two = (group for group in found.groups if (group.arm, group.k) == ("mixup", 5))
+    frame_study = study(RECIPE, "paper", rows)
+    one, two = (group for group in frame_study.groups if (group.arm, group.k) == ("mixup", 5))
     assert (one.processes, one.label, one.differs) == (1, "mixup K = 5", ())
     assert (two.processes, two.label, two.differs) == (2, "mixup K = 5 (2 processes)", ())
-    assert minus_baseline(one, found.groups, "last").n == 3
-    assert minus_baseline(two, found.groups, "last") is None
+    assert minus_baseline(one, frame_study.groups, "last").n == 3
+    assert minus_baseline(two, frame_study.groups, "last") is None
 
 
 def test_the_epoch_frame_adds_up_what_was_spent():

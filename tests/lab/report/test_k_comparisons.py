@@ -29,10 +29,10 @@ def made_rows(effects, noise=0.2, seeds=8):
 
 def test_largest_k_against_one_by_hand():
     rows = made_rows({"mixup": -2.0, "cutmix": 0.0})
-    found = {one.group.split()[0]: one for one in compare_with_k1(study(RECIPE, "paper", rows), "last")}
-    assert set(found) == {"mixup", "cutmix"}
+    comparisons_of_k = {one.group.split()[0]: one for one in compare_with_k1(study(RECIPE, "paper", rows), "last")}
+    assert set(comparisons_of_k) == {"mixup", "cutmix"}
     p_values = {}
-    for arm, one in found.items():
+    for arm, one in comparisons_of_k.items():
         five, single = ([row["outcome"]["last"] for row in rows if (row["arm"], row["k"]) == (arm, k)] for k in (5, 1))
         difference = np.subtract(five, single)
         assert one.paired.mean == pytest.approx(difference.mean())
@@ -41,9 +41,9 @@ def test_largest_k_against_one_by_hand():
         lower = stats.ttest_1samp(difference, -MARGIN, alternative="greater").pvalue
         assert one.same.p == pytest.approx(max(upper, lower))
     least = min(p_values, key=p_values.get)
-    assert found[least].p == pytest.approx(2 * p_values[least])
-    assert found["mixup"].verdict == "better"
-    assert found["cutmix"].verdict == "equal within ±0.5"
+    assert comparisons_of_k[least].p == pytest.approx(2 * p_values[least])
+    assert comparisons_of_k["mixup"].verdict == "better"
+    assert comparisons_of_k["cutmix"].verdict == "equal within ±0.5"
 
 
 def test_verdicts():
@@ -58,11 +58,11 @@ def test_verdicts():
 
 def test_all_methods_together_need_common_seeds():
     rows = made_rows(dict.fromkeys(ARMS, -0.8))
-    whole = study(RECIPE, "paper", rows)
-    together = overall_effect(whole, "last")
+    full_study = study(RECIPE, "paper", rows)
+    together = overall_effect(full_study, "last")
     assert together.effect.n == 24
-    assert together.effect.mean == pytest.approx(np.mean([one.paired.mean for one in compare_with_k1(whole, "last")]))
-    assert k_headline(whole).endswith("(n = 24 pairs): better.")
+    assert together.effect.mean == pytest.approx(np.mean([one.paired.mean for one in compare_with_k1(full_study, "last")]))
+    assert k_headline(full_study).endswith("(n = 24 pairs): better.")
     few = [row for row in rows if row["arm"] != "cutmix" or row["seed"] < 2]
     assert overall_effect(study(RECIPE, "paper", few), "last").effect.n == 16, "two seeds of cutmix judge nothing"
     assert overall_effect(study(RECIPE, "paper", made_rows({"mixup": 0.0})), "last") is None

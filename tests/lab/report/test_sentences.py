@@ -29,27 +29,27 @@ def rows(ece=None, **more):
 
 def test_every_comparison_is_a_paired_t_test_with_holms_correction():
     (study,) = studies(rows(), {"made_up": RECIPE})
-    found = {(one.group, one.other): one for one in comparisons(study, "last")}
+    result = {(one.group, one.other): one for one in comparisons(study, "last")}
     pairs = {
         ("mixup K = 1", "none"): (("mixup", 1), ("none", 1)),
         ("mixup K = 5", "none"): (("mixup", 5), ("none", 1)),
         ("mixup K = 5", "mixup K = 1"): (("mixup", 5), ("mixup", 1)),
         ("puzzlemix K = 5", "none"): (("puzzlemix", 5), ("none", 1)),
     }
-    assert set(found) == set(pairs)
+    assert set(result) == set(pairs)
     plain = {}
     for key, (first, second) in pairs.items():
         test = stats.ttest_rel(LAST[first], LAST[second])
         plain[key] = test.pvalue
-        assert found[key].paired.p_t == pytest.approx(test.pvalue)
+        assert result[key].paired.p_t == pytest.approx(test.pvalue)
         low, high = test.confidence_interval()
-        assert found[key].paired.mean - found[key].paired.half == pytest.approx(low)
-        assert found[key].paired.mean + found[key].paired.half == pytest.approx(high)
+        assert result[key].paired.mean - result[key].paired.half == pytest.approx(low)
+        assert result[key].paired.mean + result[key].paired.half == pytest.approx(high)
     ordered = sorted(plain, key=plain.get)
     largest = 0.0
     for place, key in enumerate(ordered):
         largest = max(largest, min(1.0, (4 - place) * plain[key]))
-        assert found[key].p_holm == pytest.approx(largest)
+        assert result[key].p_holm == pytest.approx(largest)
 
 
 def test_sentences_count_what_shows():
@@ -109,13 +109,13 @@ def test_power_counts_the_comparisons_and_names_the_least_p_of_few_seeds():
 
 def test_nothing_to_compare_is_said():
     (study,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
-    assert findings(study) == ["Nothing is compared: there is one way of training here."]
+    assert findings(study) == ["Nothing is compared: there is one way of training."]
 
 
 def test_studies_are_recipes_at_scales():
     made = rows() + [row | {"scale": "smoke"} for row in rows()[:2]]
-    found = studies(made, {"made_up": RECIPE})
-    assert [(study.recipe.name, study.scale, sum(len(group.seeds) for group in study.groups)) for study in found] == [
+    result = studies(made, {"made_up": RECIPE})
+    assert [(study.recipe.name, study.scale, sum(len(group.seeds) for group in study.groups)) for study in result] == [
         ("made_up", "small", 12),
         ("made_up", "smoke", 2),
     ]
@@ -133,5 +133,5 @@ def test_the_headline_names_the_lowest_error_and_whether_it_shows():
     (alone,) = studies([row for row in rows() if row["arm"] == "none"], {"made_up": RECIPE})
     assert headline(alone).startswith("No mixing: error of the last epoch ")
     (two,) = studies([row for row in rows() if row["seed"] < 2], {"made_up": RECIPE})
-    assert "two seeds cannot tell from chance" in headline(two)
+    assert "two seeds cannot distinguish" in headline(two)
     assert "±" not in headline(two)

@@ -84,10 +84,10 @@ def test_the_intervals_of_effects_cover_the_truth():
 
 def rate_of_equivalence(truth, noise, margin, n, times=4000):
     values = truth + noise * np.random.default_rng(2).normal(size=(times, n))
-    found = [equivalence(v.mean(), v.std(ddof=1) / math.sqrt(n), n - 1, margin) for v in values]
-    for one in found[:50]:
+    rates = [equivalence(v.mean(), v.std(ddof=1) / math.sqrt(n), n - 1, margin) for v in values]
+    for one in rates[:50]:
         assert (one.p < 0.05) == (-margin < one.low and one.high < margin)
-    return sum(one.p < 0.05 for one in found)
+    return sum(one.p < 0.05 for one in rates)
 
 
 def test_size_of_the_test_for_equivalence_at_the_margin():

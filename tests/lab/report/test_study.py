@@ -44,15 +44,15 @@ def page():
 
 
 def of_seeds(rows, seeds):
-    (whole,) = studies([row for row in rows if row["seed"] in seeds])
-    return whole
+    (recipe_study,) = studies([row for row in rows if row["seed"] in seeds])
+    return recipe_study
 
 
 @pytest.mark.parametrize("seeds", [FIRST, FRESH, ALL], ids=["first", "fresh", "all"])
 def test_the_page_has_the_primary_family_of_the_rows(rows, page, seeds):
-    whole = of_seeds(rows, seeds)
-    assert k_headline(whole) in page
-    family = compare_with_k1(whole, "last")
+    recipe_study = of_seeds(rows, seeds)
+    assert k_headline(recipe_study) in page
+    family = compare_with_k1(recipe_study, "last")
     assert len(family) == 4
     for one in family:
         assert one.paired.n == len(seeds)
@@ -64,7 +64,7 @@ def test_the_page_has_the_primary_family_of_the_rows(rows, page, seeds):
 
 @pytest.mark.slow
 def test_the_report_begins_with_the_answer(archive, rows, tmp_path):
-    pages = {found.page.name: found.page.read_text() for found in write_recipe_pages([archive], out=tmp_path)}
+    pages = {result.page.name: result.page.read_text() for result in write_recipe_pages([archive], out=tmp_path)}
     assert sorted(pages) == ["speech-small.html", "superclasses-small.html"]
     lead = pages["superclasses-small.html"].partition("<h2")[0]
     assert k_headline(of_seeds(rows, ALL)) in lead
@@ -75,13 +75,13 @@ def test_the_report_begins_with_the_answer(archive, rows, tmp_path):
 def test_the_page_has_k_2_of_the_rows(rows, page, arm):
     lines = {(group.arm, group.k, group.changed): group.values("last") for group in of_seeds(rows, FIRST).trained}
     for less, more in ((1, 2), (2, 5)):
-        found = paired_by_seed(lines[arm, more, ()], lines[arm, less, ()])
-        assert found.n == 8
-        assert f"{signed(found.mean)} ± {found.half:.2f}" in page
+        result = paired_by_seed(lines[arm, more, ()], lines[arm, less, ()])
+        assert result.n == 8
+        assert f"{signed(result.mean)} ± {result.half:.2f}" in page
 
 
 def test_the_page_has_what_the_spiral_shows_under_48_settings(archive, page):
-    found = []
+    result = []
     for folder in (archive / "spiral/multiverse").iterdir():
         one, five = (
             [json.loads((folder / f"{arm}-seed{seed:04d}.json").read_text())["result"]["right"] / 6 for seed in range(20)]
@@ -91,29 +91,29 @@ def test_the_page_has_what_the_spiral_shows_under_48_settings(archive, page):
         verdict = "better" if gain.mean > gain.half else "worse" if gain.mean < -gain.half else "not settled"
         if paired_equivalence(gain, 1.0).p < 0.05:
             verdict = "equal"
-        found.append((json.loads((folder / "settings.json").read_text()), gain, verdict))
-    assert len(found) == 48
-    gains, verdicts = [gain.mean for _, gain, _ in found], [verdict for *_, verdict in found]
+        result.append((json.loads((folder / "settings.json").read_text()), gain, verdict))
+    assert len(result) == 48
+    gains, verdicts = [gain.mean for _, gain, _ in result], [verdict for *_, verdict in result]
     better, worse, equal, rest = (verdicts.count(name) for name in ("better", "worse", "equal", "not settled"))
     assert f"better than K = 1 in {better}, worse in {worse}, equal within ±1 point in {equal}; {rest} are not settled" in page
     assert f"{signed(sum(gains) / 48)} points; it is above 0 in {sum(gain > 0 for gain in gains)} of 48." in page
-    inside = sum(abs(gain.mean - 3.33) <= gain.half for _, gain, _ in found)
+    inside = sum(abs(gain.mean - 3.33) <= gain.half for _, gain, _ in result)
     assert f"lies in the 95 % interval of {inside} settings" in page
     for words, name, value in (("turns: 2", "turns", 2.0), ("activation: tanh", "slope", None), ("α: 0.5", "alpha", 0.5)):
-        chosen = [gain.mean for settings, gain, _ in found if settings[name] == value]
+        chosen = [gain.mean for settings, gain, _ in result if settings[name] == value]
         assert f"| {words} | {len(chosen)} | {signed(sum(chosen) / len(chosen))} |" in page
 
 
 def test_the_page_has_the_other_ways_of_the_rows(rows, page):
-    whole = of_seeds(rows, FIRST)
-    lines = {(group.arm, group.k, group.changed): group.values("last") for group in whole.trained}
+    recipe_study = of_seeds(rows, FIRST)
+    lines = {(group.arm, group.k, group.changed): group.values("last") for group in recipe_study.trained}
     usual = lines["mixup", 5, ()]
     others = {changed: values for (arm, k, changed), values in lines.items() if (arm, k) == ("mixup", 5) and changed}
     assert len(others) == 3
     for values in others.values():
-        found = paired_by_seed(values, usual)
-        assert found.n == 8
-        assert f"{signed(found.mean)} ± {found.half:.2f}" in page
+        result = paired_by_seed(values, usual)
+        assert result.n == 8
+        assert f"{signed(result.mean)} ± {result.half:.2f}" in page
 
 
 def test_the_page_has_equal_compute_of_the_rows(rows, page):
@@ -125,15 +125,15 @@ def test_the_page_has_equal_compute_of_the_rows(rows, page):
 
 
 def test_the_page_has_speech_of_the_rows(all_rows, page):
-    (whole,) = studies([row for row in all_rows if row["recipe"] == "speech"])
-    lines = {(group.arm, group.k): group.values("last") for group in whole.trained}
+    (recipe_study,) = studies([row for row in all_rows if row["recipe"] == "speech"])
+    lines = {(group.arm, group.k): group.values("last") for group in recipe_study.trained}
     assert sorted(lines) == [("mixup", 1), ("mixup", 5), ("none", 1), ("puzzlemix", 1), ("puzzlemix", 5)]
     for arm in ("mixup", "puzzlemix"):
         for own, other in (((arm, 1), ("none", 1)), ((arm, 5), (arm, 1))):
-            found = paired_by_seed(lines[own], lines[other])
-            assert found.n == 5
-            assert f"{signed(found.mean)} ± {found.half:.2f}" in page
-    assert k_headline(whole, "last") in page
+            result = paired_by_seed(lines[own], lines[other])
+            assert result.n == 5
+            assert f"{signed(result.mean)} ± {result.half:.2f}" in page
+    assert k_headline(recipe_study, "last") in page
 
 
 def test_what_is_packed_again_is_the_same(archive, tmp_path):

@@ -69,8 +69,8 @@ def test_a_single_epoch_draws_groups_beside_each_other():
 
 @pytest.mark.parametrize("scale", ["paper", "small"])
 def test_error_against_k_has_scipys_intervals(scale):
-    whole = study(BY_K, scale, k_rows(scale=scale))
-    figure = error_against_k({"": whole})
+    full_study = study(BY_K, scale, k_rows(scale=scale))
+    figure = error_against_k({"": full_study})
     line, _, (bars,) = labelled(figure, "mixup")
     for k, mean, bar in zip((1, 3, 5), line.get_ydata(), bars.get_segments(), strict=True):
         values = [np.median([50.0, 40.0 - k + seed**2, 30.0]) if scale == "paper" else 30.0 for seed in range(3)]
@@ -132,16 +132,18 @@ def test_two_seeds_show_their_range_and_references_are_hollow():
 def test_of_many_groups_no_mixing_and_the_lowest_errors_are_drawn():
     arms = ["none", "smoothing", "cutout", "mixup", "cutmix", "fmix", "puzzlemix", "large_batch", "batch_augmentation"]
     keys = [(arm, k) for arm in arms for k in ((1,) if arm in arms[:2] else (1, 5))]
-    whole = study(RECIPE, "paper", [result_row(RECIPE, arm, k, errors=[90.0 - 2 * i] * 3) for i, (arm, k) in enumerate(keys)])
-    handles, labels = epoch_curves(whole, CURVES["loss"]).axes[0].get_legend_handles_labels()
-    lowest = sorted(whole.trained, key=lambda group: group.mean("last"))[:11]
+    full_study = study(
+        RECIPE, "paper", [result_row(RECIPE, arm, k, errors=[90.0 - 2 * i] * 3) for i, (arm, k) in enumerate(keys)]
+    )
+    handles, labels = epoch_curves(full_study, CURVES["loss"]).axes[0].get_legend_handles_labels()
+    lowest = sorted(full_study.trained, key=lambda group: group.mean("last"))[:11]
     assert {label.replace("\n", " ") for label in labels} == {"none", *(group.label for group in lowest)}
     assert len({(handle.get_color(), handle.get_linestyle()) for handle in handles}) == 12
 
 
 def test_every_figure_of_a_study_is_a_png_and_an_svg_and_the_same_every_time():
-    whole = study(BY_K, "small", k_rows(2, "small"))
-    figures = study_figures.study_figures(whole)
+    full_study = study(BY_K, "small", k_rows(2, "small"))
+    figures = study_figures.study_figures(full_study)
     assert list(figures) == ["dots", "error", "loss", "gradient", "k", "time"]
     for name, drawn in figures.items():
         assert set(drawn.files) == {f"{name}.png", f"{name}.svg"}
@@ -150,7 +152,7 @@ def test_every_figure_of_a_study_is_a_png_and_an_svg_and_the_same_every_time():
         assert (picture[[0, -1]] > 200).all()
         assert (picture[:, [0, -1]] > 200).all()
         assert b"<text" in drawn.svg
-    assert {name: drawn.files for name, drawn in study_figures.study_figures(whole).items()} == {
+    assert {name: drawn.files for name, drawn in study_figures.study_figures(full_study).items()} == {
         name: drawn.files for name, drawn in figures.items()
     }
     assert study_figures.study_figures(study(RECIPE, "paper", [])) == {}

@@ -102,12 +102,12 @@ def test_the_title_and_the_folder_say_the_scale():
 
 @pytest.mark.parametrize(("seeds", "got"), [((), "none"), ((1, 1), "1, 1"), ((0, -1), "0, -1")])
 def test_seeds_are_different_and_at_least_0(seeds, got):
-    with pytest.raises(ValueError, match=f"^seeds must be different whole numbers of at least 0, got {got}$"):
+    with pytest.raises(ValueError, match=f"^seeds must be .*, got {got}$"):
         plan(seeds=seeds)
 
 
 def test_k_needs_a_method():
-    with pytest.raises(ValueError, match="^k=3 needs a method; without one"):
+    with pytest.raises(ValueError, match="^k must be None without a method, got 3"):
         plan(k=3)
 
 

@@ -1,1 +1,1 @@
-"""One file per command: tyro parses by its signature, then it calls what does the work."""
+"""The commands, one file each; tyro parses the command line by the signature of its function."""

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from .options import Changes, changes_of, option
+from .options import Changes, option, parse_changes
 
 
 def compare(
-    folder: Annotated[Path, option("Your pictures or WAV files: train/ and test/, or one folder per class.", "FOLDER")],
+    folder: Annotated[Path, option("Folder of images or WAV files: train/ and test/, or one folder per class.", "FOLDER")],
     /,
     *,
     model: Annotated[
@@ -18,25 +18,22 @@ def compare(
             default="the lab's ResNet-18; a narrow one without a GPU",
         ),
     ] = None,
-    methods: Annotated[tuple[str, ...], option("What is compared with no mixing; multimix list methods names all.", "NAME …")] = (
-        "mixup",
-        "cutmix",
-    ),
-    ks: Annotated[tuple[int, ...], option("With how many interpolations each.", "K …")] = (1, 5),
-    seeds: Annotated[int, option("How many trainings of each, from seed 0 on.", "N")] = 3,
-    budget: Annotated[str, option("How long it may take: 90s, 30m, 2h.", "TIME")] = "30m",
-    jobs: Annotated[int, option("Runs at a time, each in a process of its own.", "N")] = 1,
-    out: Annotated[
-        Path | None, option("Where everything goes.", "FOLDER", default="multimix-compare/ and the name of the folder")
-    ] = None,
+    methods: Annotated[
+        tuple[str, ...], option("Methods to compare with no mixing; multimix list methods shows all.", "NAME …")
+    ] = ("mixup", "cutmix"),
+    ks: Annotated[tuple[int, ...], option("Numbers of interpolations.", "K …")] = (1, 5),
+    seeds: Annotated[int, option("Number of trainings per method and K, with seeds from 0.", "N")] = 3,
+    budget: Annotated[str, option("Time limit, such as 90s, 30m, or 2h.", "TIME")] = "30m",
+    jobs: Annotated[int, option("Number of runs at a time, each in a separate process.", "N")] = 1,
+    out: Annotated[Path | None, option("Output folder.", "FOLDER", default="multimix-compare/ and the name of FOLDER")] = None,
     set_: Changes = (),
 ) -> None:
-    """Which mixing is best for your own data, how sure that is, and at what cost: trained within a time budget, on one page.
+    """Find the best mixing method for your data within a time budget, with its significance and cost on one page.
 
-    FOLDER holds train/ and test/ (or val/) with one folder per class in each, or the folders of the classes themselves, of which
-    one in five samples is then tested on. Pictures of any size and kind, or WAV files. The folder is checked first: what cannot
-    be read, copies in both parts, classes with too few samples. No mixing is always trained, and every run gets as many updates.
-    Stopped, the same command resumes where it was.
+    FOLDER holds train/ and test/ (or val/) with one folder per class in each, or only the folders of the classes. Without test/,
+    a fifth of the samples is the test set. Samples are images of any size, or WAV files. The command first reports unreadable
+    files, copies in both splits, and classes with too few samples. It always trains no mixing, and all runs have the same number
+    of updates. After Ctrl-C, the same command resumes.
 
     Try it:
       multimix compare photos
@@ -49,7 +46,7 @@ def compare(
     from ..studies.compare import compare_folder
     from ..terminal import tell
 
-    page, found = compare_folder(
+    page, result = compare_folder(
         folder,
         model=model,
         methods=methods,
@@ -58,10 +55,10 @@ def compare(
         budget=budget,
         out=out,
         jobs=jobs,
-        changes=changes_of(set_),
+        changes=parse_changes(set_),
     )
-    Console().print(answer_table(found.study))
-    print(found.answer.headline)
-    for sentence in found.answer.sentences:
+    Console().print(answer_table(result.study))
+    print(result.answer.headline)
+    for sentence in result.answer.sentences:
         print(f"- {sentence}")
-    tell(page, "It has the answer, your samples mixed, and what it rests on.")
+    tell(page, "It has the recommendation, mixed samples, and all results.")

@@ -10,17 +10,17 @@ from .options import option
 
 
 def data(
-    action: Annotated[Literal["fetch", "check"], option("Download a set, or look at a folder.", "fetch|check")],
-    what: Annotated[str, option("The set to fetch, or the folder to check.", "NAME|FOLDER")],
+    action: Annotated[Literal["fetch", "check"], option("Download a data set, or check a folder.", "fetch|check")],
+    target: Annotated[str, option("Data set to fetch, or folder to check.", "NAME|FOLDER")],
     /,
     *,
-    folder: Annotated[Path, option("Where a fetched set goes.", "FOLDER")] = Path("data"),
-    deep: Annotated[bool, option("Check: decode every file and compare checksums, not only read headers.")] = False,
+    folder: Annotated[Path, option("Download folder.", "FOLDER")] = Path("data"),
+    deep: Annotated[bool, option("check: also decode every file and compare checksums.")] = False,
 ) -> None:
-    """Download a data set from its official address, or show what is in a folder and what is wrong with it.
+    """Download a data set from its official address, or list the data sets in a folder and their errors.
 
-    An interrupted download resumes; checksums are verified, archives unpacked safely. Sets: cifar10, cifar100, tiny_imagenet,
-    cub200, speech_commands_v1, speech_commands_v2 (ImageNet needs registration at its site).
+    An interrupted download resumes. Checksums are verified. Data sets: cifar10, cifar100, tiny_imagenet, cub200,
+    speech_commands_v1, speech_commands_v2 (ImageNet requires registration at its site).
 
     Try it:
       multimix data fetch cifar100 --folder data
@@ -33,12 +33,12 @@ def data(
     from ..data.fetch import fetch
 
     if action == "fetch":
-        with _progress_bar(f"Fetching {what}", DownloadColumn()) as progress:
-            path = fetch(what, folder, progress=progress, note=note)
+        with _progress_bar(f"Fetching {target}", DownloadColumn()) as progress:
+            path = fetch(target, folder, progress=progress, note=note)
         print(f"wrote {path}")
         return
     with _progress_bar("Checking", MofNCompleteColumn()) as progress:
-        states = check(what, deep=deep, progress=progress)
+        states = check(target, deep=deep, progress=progress)
     for name, state, lines in states:
         if state != "absent":
             say("\n  ".join([f"{name}: {state}", *lines]))
@@ -47,13 +47,13 @@ def data(
 
 
 @contextmanager
-def _progress_bar(words: str, count: Any) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the error stream, if it is a terminal; called with what is done and how much there is in all."""
+def _progress_bar(description: str, count: Any) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar if the error stream is a terminal; yield a function of the completed and total work."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(printable(words), total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task(printable(description), total=None)
+        yield lambda completed, total: progress.update(task, completed=completed, total=total)

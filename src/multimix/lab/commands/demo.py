@@ -9,15 +9,14 @@ from .options import Quick, StudyFolder, option
 
 def demo(
     *,
-    seeds: Annotated[int | None, option("How many seeds, from 0 on.", "N", default="20, or 5 with --quick")] = None,
+    seeds: Annotated[int | None, option("Number of seeds, from 0.", "N", default="20, or 5 with --quick")] = None,
     quick: Quick = False,
     out: StudyFolder = Path("multimix-demo"),
 ) -> None:
-    """The paper's first figure: a noisy spiral without mixup, with manifold mixup (K = 1) and with multi-mix (K = 5).
+    """Train on a noisy spiral without mixup, with manifold mixup (K = 1), and with multi-mix (K = 5), as in the paper's Fig. 4.
 
-    Trains 20 small networks of each kind (a few minutes on a laptop; nothing is downloaded), then writes a page with figures
-    and prints a table. If you stop it with Ctrl-C, finished runs are kept, and the same command resumes. When all runs are
-    stored, it only writes the page again.
+    Trains 20 small networks of each kind in a few minutes on a laptop and downloads nothing. Then it writes a page with figures
+    and prints tables. After Ctrl-C, the same command resumes. If all runs are finished, it only writes the page.
 
     Try it:
       multimix demo
@@ -34,4 +33,4 @@ def demo(
     Console().print(Group(accuracy_table(study), "", paired_table(study), ""))
     for sentence in findings(study):
         print(f"- {sentence}")
-    tell(page, "It compares the three and says what the data show. The K steps on pictures: multimix look")
+    tell(page, "It compares the three trainings. To see the K steps on pictures: multimix look")

@@ -1,4 +1,4 @@
-"""`multimix evaluate`: measure trained networks, and print the numbers."""
+"""`multimix evaluate`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..terminal import note
-from .options import DataFolder, Trust, changes_of, check_sizes, data_folder, option
+from .options import DataFolder, Trust, check_sizes, data_folder, option, parse_changes
 
 if TYPE_CHECKING:
     from ..evaluation.runner import Evaluated
@@ -18,14 +18,15 @@ MAX_COLUMNS = 12
 def evaluate(
     run: Annotated[
         tuple[str, ...],
-        option("Folders of runs, or of results (all runs there), or package.module:function of a network.", "RUN …"),
+        option("Folders of runs or of results (all their runs), or package.module:function of a network.", "RUN …"),
     ],
     /,
     *,
     on: Annotated[
         tuple[str, ...],
         option(
-            "error, calibration, localization, background, corruption, transfer, speech, gradient_norm, training_time.", "NAME …"
+            "Measures: error, calibration, localization, background, corruption, transfer, speech, gradient_norm, training_time.",
+            "NAME …",
         ),
     ] = ("error", "calibration"),
     set_: Annotated[
@@ -34,43 +35,49 @@ def evaluate(
             name="set",
             metavar="NAME=VALUE …",
             help="Options of the measures, listed above.",
-            help_behavior_hint="(default: those above)",
+            help_behavior_hint="(default: as listed above)",
         ),
     ] = (),
     checkpoint: Annotated[
-        Literal["last", "best"] | None, option("Which weights of a run.", default="last; best for speech")
+        Literal["last", "best"] | None, option("Weights of the last or the best epoch.", default="last; best for speech")
     ] = None,
     data: DataFolder = None,
-    data_set: Annotated[str | None, option("Another data set.", "NAME", default="the run's own")] = None,
-    part: Annotated[str | None, option("test or validation.", "PART", default="as in training")] = None,
-    per_class: Annotated[int | None, option("Samples of every class.", "N", default="as in training")] = None,
-    whole: Annotated[bool, option("All samples of the part, even if the training reported on fewer.")] = False,
+    data_set: Annotated[str | None, option("Data set to evaluate on.", "NAME", default="that of the run")] = None,
+    part: Annotated[str | None, option("Split: test or validation.", "PART", default="as in training")] = None,
+    per_class: Annotated[int | None, option("Number of samples per class.", "N", default="as in training")] = None,
+    whole: Annotated[bool, option("Evaluate on all samples of the split, even if the training used fewer.")] = False,
     batchnorm: Annotated[
         tuple[Literal["as_trained", "recomputed", "unaugmented"], ...],
-        option("Batch-norm statistics: as_trained, recomputed (unmixed training samples, augmented) or unaugmented.", "WAY …"),
+        option(
+            "Batch-norm statistics: as_trained, or recomputed on unmixed training samples with or without augmentation "
+            "(recomputed, unaugmented).",
+            "WAY …",
+        ),
     ] = ("as_trained",),
-    batch: Annotated[int, option("Samples at a time; changes no number.", "B")] = 200,
-    workers: Annotated[int, option("Processes that read pictures.", "N")] = 0,
-    device: Annotated[str | None, option("cpu, cuda, ….", "NAME", default="the accelerator, if there is one")] = None,
-    out: Annotated[Path, option("Folder for networks that were not trained here.", "FOLDER")] = Path("multimix-evaluations"),
-    again: Annotated[bool, option("Repeat measurements that are stored.")] = False,
+    batch: Annotated[int, option("Batch size; results do not depend on it.", "B")] = 200,
+    workers: Annotated[int, option("Number of processes that read images.", "N")] = 0,
+    device: Annotated[str | None, option("Device: cpu, cuda, ….", "NAME", default="the accelerator if available")] = None,
+    out: Annotated[Path, option("Output folder for networks that were not trained here.", "FOLDER")] = Path(
+        "multimix-evaluations"
+    ),
+    again: Annotated[bool, option("Repeat stored evaluations.")] = False,
     trust: Trust = (),
 ) -> None:
-    """Measure trained networks: error, calibration, localization, robustness, transfer, gradient norm, and time.
+    """Evaluate trained networks: error, calibration, localization, robustness, transfer, gradient norm, and time.
 
     Numbers are stored in the folder of the run (evaluations.jsonl) and are not measured twice. multimix report draws
-    figures, and with --only prints them beside the paper's.
+    figures, and with --only it prints the numbers beside the paper's.
 
-    Options of the measures with their defaults, for --set (no spaces in lists; none for no value):
+    Options of the measures with their defaults, for --set (lists without spaces; none for no value):
       calibration    bins=10
       background     seed=0
-      corruption     severities=1,2,3,4,5 corruptions= seed=0  (all corruptions if none is named)
+      corruption     severities=1,2,3,4,5 corruptions= seed=0  (empty: all corruptions)
       transfer       unit=epoch count=10 lr=0.0001 batch=32 per_class=none seed=0 layers=none
                      (smoke runs: count=2 batch=10 per_class=1; layers: the last stage)
       gradient_norm  ks=1,3,5,7,9 batches=20 seed=0
       training_time  ks=1,3,5,7,9 repeats=5 seed=0  (smoke runs: repeats=2)
-      any measure    mean=none std=none crop=none foreign=false  (only for a network that was not trained here:
-                     pixels and crop as usual for the data set; foreign: its classes are others)
+      any measure    mean=none std=none crop=none foreign=false  (only for networks that were not trained here;
+                     none: normalization and crop of the data set; foreign: trained on other classes)
 
     Try it:
       multimix evaluate multimix-runs
@@ -82,12 +89,12 @@ def evaluate(
     """
     from ..evaluation.options import parse_options
     from ..evaluation.predictions import Reading
-    from ..evaluation.runner import evaluate_places
+    from ..evaluation.runner import evaluate_sources
     from ..evaluation.subject import Samples
 
-    options, view = parse_options(changes_of(set_), on)
+    options, view = parse_options(parse_changes(set_), on)
     check_sizes({**options, **view._asdict()})
-    done, failed = evaluate_places(
+    evaluated, failed = evaluate_sources(
         run,
         on,
         data=data_folder(data),
@@ -102,23 +109,23 @@ def evaluate(
         again=again,
         trust=trust,
     )
-    _print_evaluations(run, on, done, failed)
+    _print_evaluations(run, on, evaluated, failed)
 
 
-def _print_evaluations(run: Sequence[str], on: Sequence[str], done: Sequence["Evaluated"], failed: Sequence[str]) -> None:
-    """Print a table per measure; raise ValueError if something could not be measured."""
+def _print_evaluations(run: Sequence[str], on: Sequence[str], evaluated: Sequence["Evaluated"], failed: Sequence[str]) -> None:
+    """Print a table per measure; raise ValueError if an evaluation failed."""
     from ..evaluation.cache import is_run
 
     for name in on:
-        evaluations = [evaluation for evaluation in done if evaluation.on == name]
+        evaluations = [evaluation for evaluation in evaluated if evaluation.on == name]
         if evaluations:
             _print_table(name, evaluations)
-    stored = sum(not evaluation.new for evaluation in done)
+    stored = sum(not evaluation.new for evaluation in evaluated)
     if stored:
-        note(f"{stored} of {len(done)} evaluations were stored before (--again repeats them)")
-    if any(is_run(evaluation.folder) for evaluation in done):
-        note(f"multimix report {run[0] if len(run) == 1 else 'RUNS'} draws figures")
-    if len(failed) == 1 and not done:
+        note(f"{stored} of {len(evaluated)} evaluations were already stored (--again repeats them)")
+    if any(is_run(evaluation.folder) for evaluation in evaluated):
+        note(f"to draw figures: multimix report {run[0] if len(run) == 1 else 'RUNS'}")
+    if len(failed) == 1 and not evaluated:
         raise ValueError(failed[0])
     if failed:
         for sentence in failed:
@@ -135,12 +142,12 @@ def _print_table(name: str, evaluations: Sequence["Evaluated"]) -> None:
 
     labels = _labels(evaluations)
     about, columns = MEASURES[name].about, MEASURES[name].columns
-    every = tuple(dict.fromkeys(key for evaluation in evaluations for key in evaluation.numbers))
-    keys = [key for key in columns or every if any(evaluation.numbers.get(key) is not None for evaluation in evaluations)]
+    all_keys = tuple(dict.fromkeys(key for evaluation in evaluations for key in evaluation.numbers))
+    keys = [key for key in columns or all_keys if any(evaluation.numbers.get(key) is not None for evaluation in evaluations)]
     by_subject = len(evaluations) > 1 and len(keys) <= MAX_COLUMNS
-    shown = keys if by_subject else every
-    heads = [key.replace("_", " ") for key in shown]
-    cells = [[_number(key, evaluation.numbers.get(key)) for key in shown] for evaluation in evaluations]
+    keys_to_print = keys if by_subject else all_keys
+    heads = [key.replace("_", " ") for key in keys_to_print]
+    cells = [[_number(key, evaluation.numbers.get(key)) for key in keys_to_print] for evaluation in evaluations]
     if by_subject:
         rows = [[label, *row] for label, row in zip(labels, cells, strict=True)]
         heads = ["run", *heads]

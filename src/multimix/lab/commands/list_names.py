@@ -1,4 +1,4 @@
-"""`multimix list`: tables of everything that has a name."""
+"""`multimix list`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from ...methods.registry import Entry
 
-CLASSES = 100  # that parameters are counted for
+CLASSES = 100  # of the networks whose parameters are counted
 
 
 def list_(
     what: Annotated[
         Literal["all", "recipes", "methods", "networks", "data", "paper"],
-        option("Which list.", "[recipes|methods|networks|data|paper]"),
+        option("List to print.", "[recipes|methods|networks|data|paper]"),
     ] = "all",
     /,
 ) -> None:
-    """Everything that has a name: recipes, methods and baselines, networks, data sets, tables and figures of the paper.
+    """List recipes, methods and baselines, networks, data sets, and tables and figures of the paper by name.
 
     Try it:
       multimix list
@@ -39,7 +39,7 @@ def list_(
 
 
 def recipes() -> Table:
-    """Every table and figure of the paper, and how long one of its trainings takes at small scale."""
+    """Return the table of recipes, with the time of a training at small scale."""
     from ..recipes import RECIPES
 
     lines = [[name, recipe.title, len(recipe.rows), recipe.takes.get("small", "")] for name, recipe in RECIPES.items()]
@@ -47,7 +47,7 @@ def recipes() -> Table:
 
 
 def methods() -> Table:
-    """Every name that ``--method`` takes."""
+    """Return the table of names for ``--method``."""
     from ...methods.registry import entries
     from ..recipes.base import STRATEGIES, counts_k
 
@@ -61,25 +61,25 @@ def _with_aliases(entry: Entry) -> str:
 
 
 def networks() -> Table:
-    """The networks and their sizes."""
+    """Return the table of networks with their numbers of parameters."""
     import torch
 
     from ..nets import NETWORKS, network
 
     lines = []
-    # Made for real, in half a second: torch loads 800 modules to draw normal numbers on the meta device, which takes longer.
+    # On the CPU, since initialization on the meta device imports 800 modules of torch, which takes longer.
     with torch.random.fork_rng(devices=[]):
         for name, make in NETWORKS.items():
             count = sum(weight.numel() for weight in network(name, CLASSES).parameters())
             first_line = (inspect.getdoc(make) or "").partition("\n")[0]
-            words = re.sub(r": [\d,]+ parameters.*", "", first_line)  # with another number of classes
-            lines.append([name, f"{count:,}", words.rstrip(".")])
+            about = re.sub(r": [\d,]+ parameters.*", "", first_line)  # that count is for other numbers of classes
+            lines.append([name, f"{count:,}", about.rstrip(".")])
     heads = ["network", f"#parameters, {CLASSES} classes", "what"]
     return _table("Networks: --network.name NAME, or package.module:Class of any other", heads, lines)
 
 
 def data_sets() -> Table:
-    """The data sets with their official numbers of samples."""
+    """Return the table of data sets with their official numbers of samples."""
     from ..data import DATASETS
 
     lines = [
@@ -90,24 +90,24 @@ def data_sets() -> Table:
 
 
 def exhibits() -> Table:
-    """The paper's tables and figures."""
+    """Return the table of the paper's tables and figures."""
     from ..report.paper import EXHIBITS
 
-    lines = [[one.short, one.label, one.title, ", ".join(one.recipes)] for one in EXHIBITS]
+    lines = [[exhibit.short, exhibit.label, exhibit.title, ", ".join(exhibit.recipes)] for exhibit in EXHIBITS]
     title = "Tables and figures of the paper: multimix report RUNS --only NAME, multimix reproduce --only NAME"
     return _table(title, ["name", "in the paper", "what", "recipes"], lines)
 
 
 def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[object]]) -> Table:
-    """Columns whose head begins with # are numbers."""
+    """Return a table; columns whose head begins with # are aligned as numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for place, head in enumerate(heads):
-        # A name that is folded could not be copied from the terminal.
-        table.add_column(head.lstrip("#"), justify="right" if head.startswith("#") else "left", no_wrap=place == 0)
+    for index, head in enumerate(heads):
+        # Do not fold names, so that they can be copied from the terminal.
+        table.add_column(head.lstrip("#"), justify="right" if head.startswith("#") else "left", no_wrap=index == 0)
     for line in lines:
         table.add_row(*(Text(str(cell)) for cell in line))
     return table

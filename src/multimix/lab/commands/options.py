@@ -1,4 +1,4 @@
-"""Options that several commands take: recipe, seeds, scale, folders of data and of results, changed fields."""
+"""Options that several commands share: recipe, seeds, scale, folders, and changed fields."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,54 +10,74 @@ import tyro
 DATA_VARIABLE = "MULTIMIX_DATA"
 
 
-def option(words: str, metavar: str | None = None, *, default: str | None = None) -> Any:
-    """What --help says about an option; ``default`` in words, where the value itself would tell nothing."""
-    return tyro.conf.arg(help=words, metavar=metavar, help_behavior_hint=None if default is None else f"(default: {default})")
+def option(text: str, metavar: str | None = None, *, default: str | None = None) -> Any:
+    """Return the help of an option for tyro.
+
+    Args:
+        text: Its description.
+        metavar: The placeholder of its value.
+        default: The default in words; None shows the value.
+    """
+    return tyro.conf.arg(help=text, metavar=metavar, help_behavior_hint=None if default is None else f"(default: {default})")
 
 
 RUNS = Path("multimix-runs")
-PAPER = Path("multimix-paper")  # of multimix reproduce
+PAPER = Path("multimix-paper")  # default of multimix reproduce
 
-RecipeName = Annotated[str, option("Which table or figure; multimix list recipes names them.", "RECIPE")]
-Seeds = Annotated[tuple[int, ...], option("One training for each.", "SEED …")]
+RecipeName = Annotated[str, option("Name of the recipe; multimix list recipes shows all.", "RECIPE")]
+Seeds = Annotated[tuple[int, ...], option("Seeds; every training is repeated for each seed.", "SEED …")]
 ScaleName = Annotated[
     Literal["paper", "small", "smoke"],
-    option("The paper's setting, a reduced study for a CPU (minutes), or a few seconds to see that it runs."),
+    option("paper: the paper's setting; small: a reduced study for a CPU (minutes); smoke: a test of a few seconds."),
 ]
-DataFolder = Annotated[Path | None, option("Where the data sets are.", "FOLDER", default=f"${DATA_VARIABLE}, or data")]
-OutFolder = Annotated[Path, option("Where runs and results go; what is finished there is not trained again.", "FOLDER")]
+DataFolder = Annotated[Path | None, option("Folder of the data sets.", "FOLDER", default=f"${DATA_VARIABLE}, or data")]
+OutFolder = Annotated[Path, option("Folder of runs and results; finished runs are not trained again.", "FOLDER")]
 FollowName = Annotated[
-    Literal["text", "code"], option("Which is right where the paper's text and the code of its authors and baselines differ.")
+    Literal["text", "code"],
+    option("Follow the paper's text, or the code of its authors and baselines, where the two differ."),
 ]
 Trust = Annotated[
     tuple[str, ...],
-    option("Import paths of networks that the folders of runs may name; their code is run.", "PACKAGE:CLASS …", default="none"),
+    option("Import paths of networks in the folders of runs whose code may be executed.", "PACKAGE:CLASS …", default="none"),
 ]
 Changes = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; --FIELD VALUE does the same."),
+    tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; same as --FIELD VALUE."),
 ]
 
-# Of the studies that need no data: demo, variance.
-Quick = Annotated[bool, option("A short run to see that everything works, not how methods compare.")]
-StudyFolder = Annotated[Path, option("Where everything goes; what is finished there is not done again.", "FOLDER")]
+# Options of demo and variance, which need no data sets.
+Quick = Annotated[bool, option("Run a short test that does not compare methods.")]
+StudyFolder = Annotated[Path, option("Output folder; finished parts are not repeated.", "FOLDER")]
 
 
-def data_folder(given: Path | None) -> Path:
-    """Where the data sets are: the given folder, or that of the environment variable, or ``data``."""
-    return given or Path(os.environ.get(DATA_VARIABLE) or "data")
+def data_folder(folder: Path | None) -> Path:
+    """Return the folder of the data sets.
+
+    Args:
+        folder: The requested folder; None for ``$MULTIMIX_DATA``, or ``data`` if it is not set.
+    """
+    return folder or Path(os.environ.get(DATA_VARIABLE) or "data")
 
 
-def changes_of(words: Sequence[str]) -> dict[str, str]:
-    """Fields and their new values, from words FIELD=VALUE."""
-    for word in words:
-        if "=" not in word:
-            raise ValueError(f"--set takes FIELD=VALUE, got {word!r}")
-    return {field: value for field, _, value in (word.partition("=") for word in words)}
+def parse_changes(texts: Sequence[str]) -> dict[str, str]:
+    """Parse ``FIELD=VALUE`` texts.
+
+    Args:
+        texts: The texts.
+
+    Returns:
+        Unparsed values by field.
+
+    Raises:
+        ValueError: If a text has no equals sign.
+    """
+    for text in texts:
+        if "=" not in text:
+            raise ValueError(f"--set takes FIELD=VALUE, got {text!r}")
+    return {field: value for field, _, value in (text.partition("=") for text in texts)}
 
 
-# What a command takes at most of anything that costs memory or processes.
-MOST = {
+MAX_VALUES = {
     "k": 1000,
     "ks": 1000,
     "bins": 10_000,
@@ -67,14 +87,21 @@ MOST = {
     "workers": 1000,
     "jobs": 1000,
 }
-MOST_SEEDS = 10_000  # where their number is given
+MAX_SEEDS = 10_000  # for options that are a number of seeds
 
 
-def check_sizes(given: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option that is larger than anybody can mean, before anything is done with it."""
-    most = MOST | ({"seeds": MOST_SEEDS} if isinstance(given.get("seeds"), int) else {})
-    for name, limit in most.items():
-        value = given.get(name)
+def check_sizes(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an unreasonably large option, before it costs memory or processes.
+
+    Args:
+        options: Values by name.
+
+    Raises:
+        ValueError: If a value exceeds its limit.
+    """
+    limits = MAX_VALUES | ({"seeds": MAX_SEEDS} if isinstance(options.get("seeds"), int) else {})
+    for name, limit in limits.items():
+        value = options.get(name)
         largest = max(value, default=0) if isinstance(value, tuple) else value
         if largest is not None and largest > limit:
             raise ValueError(f"{name} must be at most {limit:,}, got {largest:,}")

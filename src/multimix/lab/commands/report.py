@@ -7,22 +7,22 @@ from .options import FollowName, ScaleName, option
 
 
 def report(
-    runs: Annotated[tuple[Path, ...], option("Folders of results, or of single runs.", "RUNS …")],
+    runs: Annotated[tuple[Path, ...], option("Folders of results or of single runs.", "RUNS …")],
     /,
     *,
     only: Annotated[
         tuple[str, ...],
-        option("Tables and figures of the paper from these runs: I … VIII, fig4 … fig8.", "WHAT …", default="a page per recipe"),
+        option("Tables and figures of the paper: I … VIII, fig4 … fig8.", "NAME …", default="a page per recipe"),
     ] = (),
-    scale: Annotated[ScaleName | None, option("With --only: which runs.", default="the largest scale there is")] = None,
+    scale: Annotated[ScaleName | None, option("With --only: scale of the runs.", default="the largest with runs")] = None,
     follow: FollowName = "text",
-    out: Annotated[Path, option("Where pages, tables, and figures go.", "FOLDER")] = Path("multimix-report"),
+    out: Annotated[Path, option("Output folder of pages, tables, and figures.", "FOLDER")] = Path("multimix-report"),
 ) -> None:
-    """One self-contained page per recipe and scale: findings, tables, curves, calibration, mixed samples, settings.
+    """Write a self-contained page per recipe and scale: findings, tables, curves, calibration, mixed samples, and settings.
 
-    A page is one file that works offline, on a phone and in the dark; its figures (PNG, SVG) and tables (Markdown, CSV) are
-    written beside it. multimix evaluate adds measurements. With --only, tables and figures of the paper under their own numbers,
-    filled from these runs: our numbers beside the paper's, and whether its claims are seen. Nothing is trained or measured.
+    A page is one file that works offline; its figures (PNG, SVG) and tables (Markdown, CSV) are in a folder beside it. multimix
+    evaluate adds evaluations. With --only, write tables and figures of the paper with our numbers beside the paper's and a
+    verdict on every claim. This command trains and evaluates nothing.
 
     Try it:
       multimix report multimix-runs
@@ -58,16 +58,17 @@ def _exhibits(runs: tuple[Path, ...], only: tuple[str, ...], scale: ScaleName | 
     with_results = [run for run in runs if run not in demos or (run / RESULTS).exists()]
     rows = collect_runs(with_results, note) if with_results else []
     demo = read_demo(spiral)
-    for one in chosen:
-        if one.kind == "figure" and one.number in (2, 3):
-            raise ValueError(f"only {one.short} is made of two pictures, not of runs: multimix look A B --figure {one.number}")
-        filled = fill(one, scale or largest_scale(one, rows, demo) or "paper", rows, demo, follow)
+    for paper_exhibit in chosen:
+        if paper_exhibit.kind == "figure" and paper_exhibit.number in (2, 3):
+            command = f"multimix look A B --figure {paper_exhibit.number}"
+            raise ValueError(f"only must name exhibits of runs, got {paper_exhibit.short}; {command} draws it from two images")
+        filled = fill(paper_exhibit, scale or largest_scale(paper_exhibit, rows, demo) or "paper", rows, demo, follow)
         picture = exhibit_picture(filled, rows, spiral)
         for path in write_files(out, exhibit_files(filled, picture)):
             say(f"wrote {path}")
-        for table in exhibit_tables(filled) if one.columns else ():
+        for table in exhibit_tables(filled) if paper_exhibit.columns else ():
             Console().print(table)
-        if picture is None and one.kind == "figure":
+        if picture is None and paper_exhibit.kind == "figure":
             for sentence in filled.notes:
                 note(sentence)
-            note(f"{one.label} has nothing to draw yet: multimix reproduce --only {one.short} trains and measures what it needs")
+            note(f"no data for {paper_exhibit.label}; make them with multimix reproduce --only {paper_exhibit.short}")

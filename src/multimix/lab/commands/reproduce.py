@@ -10,23 +10,23 @@ def reproduce(
     *,
     scale: Annotated[
         Literal["paper", "small", "smoke"],
-        option("The paper's setting (GPUs), a reduced study (about a day on one core), or minutes to see that it runs."),
+        option("paper: the paper's setting (GPUs); small: a reduced study (about a day on one core); smoke: a test of minutes."),
     ] = "small",
     only: Annotated[
-        tuple[str, ...], option("Tables I … VIII and figures fig2 … fig8, or their names.", "WHAT …", default="all")
+        tuple[str, ...], option("Tables I … VIII and figures fig2 … fig8, or their names.", "NAME …", default="all")
     ] = (),
-    seeds: Annotated[tuple[int, ...], option("One training for each.", "SEED …", default="0 1 2; 0 at smoke scale")] = (),
+    seeds: Annotated[tuple[int, ...], option("Seeds of every training.", "SEED …", default="0 1 2; 0 at smoke scale")] = (),
     follow: FollowName = "text",
-    plan: Annotated[bool, option("Say what it would do and cost, and what is missing; train nothing.")] = False,
-    jobs: Annotated[int, option("Runs at a time, each in a process of its own.", "N")] = 1,
+    plan: Annotated[bool, option("Print runs, costs, and missing data sets; train nothing.")] = False,
+    jobs: Annotated[int, option("Number of runs at a time, each in a separate process.", "N")] = 1,
     data: DataFolder = None,
     out: OutFolder = PAPER,
 ) -> None:
-    """All of the paper by one command: train and measure what Tables I–VIII and Figures 2–8 need, and write one page.
+    """Reproduce Tables I–VIII and Figures 2–8 of the paper: train and evaluate all runs, and write one page.
 
-    It first says what it will cost and which data sets are missing. A run that several tables need is trained once. Stopped, the
-    same command resumes; what fails is listed at the end and the rest goes on. The page has the paper's numbers beside ours, a
-    verdict on every claim, and what differs from the paper's set-up.
+    The command first prints its cost and the missing data sets. A run that several tables show is trained once. Failed runs are
+    listed at the end. After Ctrl-C, the same command resumes. The page has the paper's numbers beside ours, a verdict on every
+    claim, and the differences from the paper's setup.
 
     Try it:
       multimix reproduce --plan
@@ -51,19 +51,21 @@ def reproduce(
     )
     for name, reason in planned.missing.items():
         entry = dataset(name)
-        way = f"multimix data fetch {name} --folder {folder}" if entry.sources else entry.not_fetched or "it cannot be fetched"
-        note(f"missing: {name} ({reason}); {way}")
-    left = unfinished(planned.runs, out, note)
+        instruction = (
+            f"multimix data fetch {name} --folder {folder}" if entry.sources else entry.not_fetched or "it cannot be fetched"
+        )
+        note(f"missing: {name} ({reason}); {instruction}")
+    remaining = unfinished(planned.runs, out, note)
     if planned.runs:
-        Console(stderr=not plan).print(cost_table(planned, [run for run in planned.runs if run not in left], note))
+        Console(stderr=not plan).print(cost_table(planned, [run for run in planned.runs if run not in remaining], note))
     if plan:
         return
-    # Starting a process takes longer than a smoke run.
+    # A process takes longer to start than a smoke run.
     engine = InProcess() if scale == "smoke" and jobs == 1 else make_engine("local", out, jobs=jobs)
     failed = carry_out(planned, data=folder, out=out, engine=engine, note=note)
     page = write_paper_page(planned, out=out, failed=failed)
     for sentence in failed:
         note(f"failed: {sentence}")
-    tell(page, "The paper in its order, with our numbers beside its own.")
+    tell(page, "It has the paper's tables and figures in its order, with our numbers beside the paper's.")
     if failed:
-        raise ValueError(f"{len(failed)} of the runs and measurements failed, as listed above; the same command tries again")
+        raise ValueError(f"{len(failed)} runs and evaluations failed, as listed above; the same command repeats them")

@@ -1,4 +1,4 @@
-"""`multimix sweep`: planned, trained in processes of their own, compared; what failed is listed at the end."""
+"""`multimix sweep`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .options import (
     RecipeName,
     ScaleName,
     Seeds,
-    changes_of,
     data_folder,
     option,
+    parse_changes,
 )
 
 if TYPE_CHECKING:
@@ -34,45 +34,40 @@ def sweep(
     *,
     methods: Annotated[
         tuple[str, ...],
-        option("What is compared; multimix list methods names all. all: every one the recipe can train.", "NAME …"),
-    ] = (
-        "none",
-        "mixup",
-        "cutmix",
-        "puzzlemix",
-    ),
-    ks: Annotated[tuple[int, ...], option("With how many interpolations each.", "K …")] = (1, 5),
+        option("Methods, or all for every method that the recipe can train; multimix list methods shows all.", "NAME …"),
+    ] = ("none", "mixup", "cutmix", "puzzlemix"),
+    ks: Annotated[tuple[int, ...], option("Numbers of interpolations.", "K …")] = (1, 5),
     seeds: Seeds = (0, 1, 2),
     scale: ScaleName = "paper",
     follow: FollowName = "text",
     equal: Annotated[
         tuple[Literal["steps", "samples", "compute"], ...],
-        option("What all get the same of: steps (the recipe's schedule), samples, compute; or several.", "BUDGET …"),
+        option("Budgets that are equal for all runs: steps (the recipe's schedule), samples, compute.", "BUDGET …"),
     ] = ("steps",),
     jobs: Annotated[
         int | None,
-        option("Runs at a time, each in a process of its own.", "N", default="1 on this machine; what fits into a cluster"),
+        option("Number of runs at a time, each in a separate process.", "N", default="1; on a cluster, as many as fit"),
     ] = None,
     engine: Annotated[
         Literal["local", "ray", "slurm"],
-        option("Where runs are trained: this machine, a Ray cluster, jobs of Slurm. All must see the folders."),
+        option("Train on this machine, on a Ray cluster, or in Slurm jobs; all nodes must share the folders."),
     ] = "local",
     cluster: Annotated[
         tuple[str, ...],
         option(
-            "Of a run with ray or slurm: cpus=1 gpus=0; ray: address=HOST:PORT; slurm: partition=NAME hours=24 memory=GB.",
+            "Resources per run (ray, slurm): cpus=1 gpus=0; ray: address=HOST:PORT; slurm: partition=NAME hours=24 memory=GB.",
             "NAME=VALUE …",
         ),
     ] = (),
     data: DataFolder = None,
     out: OutFolder = RUNS,
-    retry: Annotated[int, option("How often a run that failed is tried again at once.", "N")] = 0,
+    retry: Annotated[int, option("Number of immediate retries of a failed run.", "N")] = 0,
     set_: Changes = (),
 ) -> None:
-    """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples or equal compute.
+    """Train methods × K × seeds of a recipe, and compare them at equal steps, equal samples, or equal compute.
 
-    Stopped, the same command resumes where it was. A run that fails or is killed is listed at the end and the others go on; the
-    same command tries it again. Then multimix evaluate OUT measures the networks, and multimix report OUT makes a page.
+    After Ctrl-C, the same command resumes. Failed runs do not stop the others; they are listed at the end, and the same command
+    repeats them. Then multimix evaluate OUT evaluates the networks, and multimix report OUT writes a page.
 
     Try it:
       multimix sweep cifar100_preact_resnet18 --scale smoke --methods none cutmix --ks 1 3 --seeds 0 1
@@ -90,48 +85,52 @@ def sweep(
     from ..terminal import counted, note
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("multimix sweep starts its processes by itself; torchrun is for multimix train")
-    chosen, folder, changes = named_recipe(recipe, follow), data_folder(data), changes_of(set_)
+        raise ValueError(
+            "WORLD_SIZE must be 1 for multimix sweep, which starts its own processes; use torchrun with multimix train"
+        )
+    chosen, folder, changes = named_recipe(recipe, follow), data_folder(data), parse_changes(set_)
     settings = chosen.settings(scale)
     name = settings.data.name
-    if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):  # said once instead of by every run
-        raise ValueError(f"{folder} must hold the data set {name} (--data; multimix data fetch {name}), it holds nothing")
+    if dataset(name).folders and not (folder.is_dir() and any(folder.iterdir())):  # one error instead of one per run
+        raise ValueError(
+            f"data must be a folder with the data set {name}, got {folder}, which is missing or empty; multimix data fetch {name}"
+        )
     if "all" in methods:
         methods = trainable_arms(chosen, scale, ks, note)
-    asked: dict[str, Any] = {"methods": methods, "ks": ks, "seeds": seeds}
+    arms: dict[str, Any] = {"methods": methods, "ks": ks, "seeds": seeds}
     short = scale == "smoke" or (chosen.in_process and scale == "small")
     if engine == "local" and jobs is None and not cluster and short:
         runner: Engine = InProcess()
     else:
         runner = make_engine(engine, out, jobs=jobs, **_cluster_options(cluster))
-    # Threads of every process, where the recipe leaves them as they are.
+    # Divide the threads among the processes, unless the recipe sets them.
     threads = {"running.threads": str(runner.threads)} if runner.threads and settings.running.threads is None else {}
-    how: dict[str, Any] = {"scale": scale, "changes": {**threads, **changes}}
+    plan_options: dict[str, Any] = {"scale": scale, "changes": {**threads, **changes}}
     try:
-        costs, failures = _costs(chosen, asked, how, folder, out, runner) if "compute" in equal else (None, [])
-        planned = plan_sweep(chosen, equal=equal, costs=costs, **how, **asked)
-        entries = tuple(one.entry for one in planned)
-        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries, **asked))
-        count = counted(len({one.run.folder for one in planned}), "run")
+        costs, failures = _costs(chosen, arms, plan_options, folder, out, runner) if "compute" in equal else (None, [])
+        planned = plan_sweep(chosen, equal=equal, costs=costs, **plan_options, **arms)
+        entries = tuple(item.entry for item in planned)
+        store_plan(out, Stored(chosen.name, scale, equal=equal, changes=changes, runs=entries, **arms))
+        count = counted(len({item.run.folder for item in planned}), "run")
         note(f"{chosen.title}, {scale} scale: {count}, at equal {', '.join(name for name in EQUALS if name in equal)}")
-        failures += train_runs([one.run for one in planned], data=folder, out=out, engine=runner, retry=retry, note=note)
+        failures += train_runs([item.run for item in planned], data=folder, out=out, engine=runner, retry=retry, note=note)
     finally:
         runner.close()
     _print_tables(chosen, scale, out, changes)
-    note(f"measure the networks: multimix evaluate {out}\na page of everything: multimix report {out}")
+    note(f"to evaluate the networks: multimix evaluate {out}\nto write a page: multimix report {out}")
     for failure in failures:
         note(f"failed: {run_label(failure.run)}: {failure.reason}\n  {failure.log}")
     if failures:
-        raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command tries again")
+        raise ValueError(f"{counted(len(failures), 'run')} failed, as listed above; the same command repeats them")
 
 
 def _cluster_options(options: Sequence[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; numbers become int or float."""
+    """Parse NAME=VALUE texts with the type of each option."""
     parsed: dict[str, Any] = {}
     for text in options:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"cluster takes NAME=VALUE, got {text!r}")
+            raise ValueError(f"cluster must be NAME=VALUE, got {text!r}")
         convert = {"cpus": int, "gpus": int, "hours": float, "memory": float}.get(name, str)
         try:
             parsed[name] = convert(value)
@@ -160,17 +159,19 @@ def _print_tables(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str,
 
 
 def _costs(
-    recipe: Recipe, asked: Mapping[str, Any], how: Mapping[str, Any], data: Path, out: Path, engine: Engine
+    recipe: Recipe, arms: Mapping[str, Any], plan_options: Mapping[str, Any], data: Path, out: Path, engine: Engine
 ) -> tuple[Costs, list[Failure]]:
-    """What the arms cost; those that cannot even be measured have failed."""
+    """Return the measured costs of the arms, and a failure for every arm that cannot be measured."""
     from ..sweep import costs
     from ..sweep.plan import arm_runs
     from ..sweep.workers import Failure
     from ..terminal import note
 
-    own = arm_runs(recipe, **how, **{**asked, "seeds": asked["seeds"][:1]})
-    # Named beside the arms, so that changes of the method are not taken for its own.
-    together = arm_runs(recipe, **how, **{**asked, "methods": (costs.BASE[0], *asked["methods"])})
-    found = costs.measure_costs(together[0], own, data=data, out=out, engine=engine, note=note)
-    reasons = {arm: f"what an update costs could not be measured: {reason}" for arm, reason in found.broken.items()}
-    return found.numbers, [Failure(run, reasons[run.arm, run.k], out / costs.LOG) for run in own if (run.arm, run.k) in reasons]
+    measured_runs = arm_runs(recipe, **plan_options, **{**arms, "seeds": arms["seeds"][:1]})
+    # Plan no mixing together with the arms, so that changes of method options do not apply to it.
+    together = arm_runs(recipe, **plan_options, **{**arms, "methods": (costs.BASE[0], *arms["methods"])})
+    measured = costs.measure_costs(together[0], measured_runs, data=data, out=out, engine=engine, note=note)
+    reasons = {arm: f"the cost of an update could not be measured: {reason}" for arm, reason in measured.broken.items()}
+    return measured.numbers, [
+        Failure(run, reasons[run.arm, run.k], out / costs.LOG) for run in measured_runs if (run.arm, run.k) in reasons
+    ]

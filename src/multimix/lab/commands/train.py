@@ -1,4 +1,4 @@
-"""`multimix train`: show the settings, or train the runs and store their rows."""
+"""`multimix train`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .options import (
     RecipeName,
     ScaleName,
     Seeds,
-    changes_of,
     data_folder,
     option,
+    parse_changes,
 )
 
 if TYPE_CHECKING:
@@ -29,21 +29,25 @@ def train(
     recipe: RecipeName,
     /,
     *,
-    method: Annotated[str | None, option("What to train; multimix list methods names all.", "NAME", default="all rows")] = None,
-    k: Annotated[int | None, option("Interpolations, or the factor of a batch strategy.", "K", default="5 with --method")] = None,
+    method: Annotated[
+        str | None, option("Method; multimix list methods shows all.", "NAME", default="all rows of the recipe")
+    ] = None,
+    k: Annotated[
+        int | None, option("Number of interpolations, or factor of a batch strategy.", "K", default="5 with --method")
+    ] = None,
     seeds: Seeds = (0,),
     scale: ScaleName = "paper",
     follow: FollowName = "text",
     data: DataFolder = None,
     out: OutFolder = RUNS,
-    skip_bad: Annotated[bool, option("Leave out files that cannot be read, and count them.")] = False,
-    show: Annotated[bool, option("Print all fields of the settings, and train nothing.")] = False,
+    skip_bad: Annotated[bool, option("Skip and count unreadable files.")] = False,
+    show: Annotated[bool, option("Print all settings; train nothing.")] = False,
     set_: Changes = (),
 ) -> None:
-    """Train the networks of a table or figure of the paper, or one method of it, with any field of its settings changed.
+    """Train all rows of a recipe, or one method, optionally with changed settings.
 
-    Killed or stopped, the same command resumes and ends with the same weights. Results are rows in OUT/results.jsonl; multimix
-    report makes tables and figures from them. Several devices or machines: torchrun … -m multimix.lab.cli train …
+    After an interruption, the same command resumes and ends with the same weights. Results are rows in OUT/results.jsonl, from
+    which multimix report makes tables and figures. For several devices or machines: torchrun … -m multimix.lab.cli train …
 
     Try it:
       multimix list
@@ -61,23 +65,23 @@ def train(
     if rank() > 0 and show:
         return
     chosen = recipes.recipe(recipe, follow)
-    changes = changes_of(set_) | ({"data.skip_bad": "true"} if skip_bad else {})
+    changes = parse_changes(set_) | ({"data.skip_bad": "true"} if skip_bad else {})
     runs = planned(chosen, scale=scale, method=method, k=k, seeds=seeds, changes=changes)
     if show:
         return _show(runs)
-    takes = f"; one takes {chosen.takes[scale]}" if scale in chosen.takes and not changes else ""
+    takes = f"; each takes {chosen.takes[scale]}" if scale in chosen.takes and not changes else ""
     _note(f"{chosen.title}, {scale} scale: {counted(len(runs), 'run')}{takes}")
     outcomes = train_runs(runs, data=data_folder(data), out=out, note=_note)
-    left = [run for run, outcome in zip(runs, outcomes, strict=True) if outcome is None]
+    diverged = [run for run, outcome in zip(runs, outcomes, strict=True) if outcome is None]
     for run, outcome in zip(runs, outcomes, strict=True):
         if rank() == 0 and outcome is not None:
             say(f"{run.title}: error {outcome.last:.2f} %")
-    if len(left) < len(runs):
-        _note(f"tables and figures: multimix report {out}")
+    if len(diverged) < len(runs):
+        _note(f"to draw tables and figures: multimix report {out}")
     if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()  # else NCCL complains at exit
-    if left:
-        raise ValueError(f"{counted(len(left), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in left)}")
+        torch.distributed.destroy_process_group()  # otherwise NCCL warns at exit
+    if diverged:
+        raise ValueError(f"{counted(len(diverged), 'run')} of {len(runs)} diverged: {'; '.join(run.title for run in diverged)}")
 
 
 def _show(runs: Sequence[Run]) -> None:

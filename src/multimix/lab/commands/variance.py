@@ -9,7 +9,7 @@ from .options import Quick, StudyFolder, option
 
 def variance(
     *,
-    on: Annotated[tuple[Literal["spiral", "digits"], ...], option("On the spiral, on the digits, or both.", "DATA …")] = (
+    on: Annotated[tuple[Literal["spiral", "digits"], ...], option("Data sets: spiral, digits, or both.", "DATA …")] = (
         "spiral",
         "digits",
     ),
@@ -18,11 +18,10 @@ def variance(
 ) -> None:
     """Measure how the variance of the gradient falls with K, and check the paper's two propositions at fixed weights.
 
-    Compares the measured variance with the closed form: for independent pairs and for a permutation of the batch (as in
-    training), with one λ per batch or per pair, and for two samplers of λ. Compares multi-mix with large-batch mixup on both
-    sides of the batch size B_0 where they are equal. Takes about two minutes and downloads nothing. Finished parts are stored:
-    after Ctrl-C, the same command resumes; after the end, it only writes the page again. For your own model and data, use
-    multimix.lab.studies.variance in Python.
+    The command compares the measured variance with the closed form. It draws independent pairs or a permutation of the batch (as
+    in training), one λ per batch or per pair, from two samplers. It also compares multi-mix with large-batch mixup on both sides
+    of the batch size B_0 where they are equal. It takes about two minutes and downloads nothing. After Ctrl-C, the same command
+    resumes. For your own model and data, use multimix.lab.studies.variance in Python.
 
     Try it:
       multimix variance

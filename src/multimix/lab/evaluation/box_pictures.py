@@ -1,4 +1,4 @@
-"""Grids of pictures as a network sees them, with heat maps and boxes."""
+"""Grids of pictures with heat maps and boxes."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ MAX_OPACITY = 0.6  # of the heat map
 
 
 def pictures_seen(split: Files, augment: Augment) -> Tensor:
-    """Return what a network sees of a split with boxes, before normalization.
+    """Return the images of a split with boxes after augmentation and before normalization.
 
     Args:
         split: Samples with boxes.
@@ -62,7 +62,7 @@ def box_grid(
         caption: One sentence about all pictures.
     """
     pixels = (images.expand(-1, 3, -1, -1) * 255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-    boxes = [(i, *box, TRUE_BOX) for i, some in enumerate(true) for box in some.tolist()]
+    boxes = [(i, *box, TRUE_BOX) for i, image_boxes in enumerate(true) for box in image_boxes.tolist()]
     boxes += [(i, *box.tolist(), PREDICTED_BOX) for i, box in enumerate(predicted) if box[2:].prod() > 0]
     return ImageGrid(
         images=pixels.contiguous().numpy(),

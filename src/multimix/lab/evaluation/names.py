@@ -1,4 +1,4 @@
-"""Names of all measures, what they measure, and which of their numbers tables show."""
+"""Names and descriptions of all measures, and the numbers that tables show."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,12 +9,12 @@ COUNTS = ("n", "classes", "selected_epoch")  # numbers that are integers
 
 
 class MeasureInfo(NamedTuple):
-    """What tables say about a measure.
+    """Description of a measure.
 
     Args:
         about: What it measures, in words.
-        columns: The numbers that tables show; empty for all.
-        checkpoint: The weights it measures by default.
+        columns: Numbers that tables show; empty for all.
+        checkpoint: Weights that it measures by default.
     """
 
     about: str
@@ -41,13 +41,10 @@ MEASURES: Mapping[str, MeasureInfo] = {
     ),
     "corruption": MeasureInfo(
         "error under common corruptions, mean over severities",
-        (
-            *("n", "clean", "gaussian_noise", "shot_noise", "blur", "contrast", "brightness"),
-            *("jpeg", "pixelate"),
-        ),
+        ("n", "clean", "gaussian_noise", "shot_noise", "blur", "contrast", "brightness", "jpeg", "pixelate"),
     ),
     "transfer": MeasureInfo(
-        "last stage and a new head trained on CUB-200-2011: classes right and birds found after each epoch or step"
+        "last stage and a new head trained on CUB-200-2011: accuracy and localization after each epoch or step"
     ),
     "speech": MeasureInfo(
         "test error of the epoch with the least validation error (runs with a validation set)",
@@ -55,12 +52,15 @@ MEASURES: Mapping[str, MeasureInfo] = {
         "best",
     ),
     "gradient_norm": MeasureInfo("‖g‖² of a batch at these weights, for every K"),
-    "training_time": MeasureInfo("time of an update for every K: as a multiple of K = 1, and by how many per cent it is longer"),
+    "training_time": MeasureInfo("time of an update for every K: as a multiple of K = 1, and its increase in per cent"),
 }
 
 
 def measure_of(key: str) -> str:
     """Return the measure of an evaluation's key.
+
+    Args:
+        key: The key (:func:`multimix.lab.evaluation.cache.evaluation_key`).
 
     >>> measure_of("calibration[bins = 15]@best")
     'calibration'

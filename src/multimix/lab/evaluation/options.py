@@ -25,7 +25,7 @@ def parse_options(texts: Mapping[str, str], on: Sequence[str]) -> tuple[dict[str
     """Parse options of measures, and of the view of a network that was not trained here.
 
     Args:
-        texts: Values by name, as typed.
+        texts: Unparsed values by name.
         on: Names of the measures.
 
     Returns:
@@ -52,10 +52,10 @@ def _unknown(name: str) -> str:
     options = {measure: tuple(option_types(measure)) for measure in MEASURES}
     takers = [measure for measure, names in options.items() if name in names]
     if takers:
-        return f"{name} is an option of {' and '.join(takers)}: add {takers[0]} to --on"
-    known = dict.fromkeys([*(option for names in options.values() for option in names), *View._fields])
+        return f"{name} is an option of {' and '.join(takers)}; add {takers[0]} to --on"
+    names_of_all = dict.fromkeys([*(option for names in options.values() for option in names), *View._fields])
     lists = "; ".join(f"{measure} takes {', '.join(names)}" for measure, names in options.items() if names)
     return (
-        f"no measure has an option {name!r}{nearest(name, known)}; {lists}; "
+        f"no measure has an option {name!r}{nearest(name, names_of_all)}; {lists}; "
         f"a network that was not trained here takes {', '.join(View._fields)}"
     )

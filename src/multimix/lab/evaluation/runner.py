@@ -1,4 +1,4 @@
-"""Every measure on every run or network: stored numbers are read, others are measured and stored beside the run."""
+"""Evaluate runs and networks: read stored numbers, measure the others, and store them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ class Evaluated(NamedTuple):
         folder: Folder of its run.
         on: Name of the measure.
         numbers: Numbers by name.
-        new: Whether they were measured now, not read.
+        new: Whether they were measured; False for stored numbers.
     """
 
     subject: str
@@ -38,8 +38,8 @@ class Evaluated(NamedTuple):
     new: bool
 
 
-def evaluate_places(
-    places: Sequence[str],
+def evaluate_sources(
+    sources: Sequence[str],
     on: Sequence[str],
     *,
     data: Path,
@@ -54,50 +54,50 @@ def evaluate_places(
     again: bool = False,
     trust: Collection[str] = (),
 ) -> tuple[list[Evaluated], list[str]]:
-    """Measure all runs and networks in ``places``.
+    """Evaluate all runs and networks in ``sources``.
 
     Args:
-        places: Folders of runs or of results, or ``package.module:function`` of networks.
+        sources: Folders of runs or of results, or ``package.module:function`` of networks.
         on: Names of measures.
         data: Folder of the data sets.
-        out: Folder for the findings on networks that were not trained here.
-        checkpoint: Weights to measure; None for the default of each measure.
-        samples: Samples to measure on.
-        batchnorm: Kinds of batch-norm statistics; everything is measured with each.
-        view: Preparation of pictures for networks that were not trained here.
-        options: Options of measures. Each measure takes its own.
-        reading: How samples are read.
+        out: Folder for evaluations of networks that were not trained here.
+        checkpoint: Weights to evaluate; None for the default of each measure.
+        samples: Samples to evaluate on.
+        batchnorm: Kinds of batch-norm statistics; every measure is evaluated with each kind.
+        view: Preparation of images for networks that were not trained here.
+        options: Options of all measures; each measure takes the options that it knows.
+        reading: Batch size and workers.
         device: Device; None for the accelerator of the machine, or the CPU.
-        again: Whether to repeat stored measurements.
-        trust: Import paths of networks that the folders of runs may name.
+        again: Whether to repeat stored evaluations.
+        trust: Import paths of networks whose code may run.
 
     Returns:
-        The evaluations, and a sentence for everything that could not be measured.
+        The evaluations, and a sentence for every evaluation that failed.
 
     Raises:
-        ValueError: If ``places`` is empty or a measure does not exist.
+        ValueError: If ``sources`` is empty or a measure does not exist.
     """
     measures = {name: measure_named(name) for name in on}
-    if not places:
-        raise ValueError("name the folder of a run or of results, or package.module:function of a network")
-    done: list[Evaluated] = []
+    if not sources:
+        raise ValueError("sources must have a folder of a run or of results, or package.module:function of a network, got none")
+    evaluated: list[Evaluated] = []
     failed: list[str] = []
     subjects: dict[Path, Callable[[Which], Subject]] = {}
-    for place in places:
+    for source in sources:
         try:
-            subjects |= _subjects(place, data, samples, view, out, device, trust)
+            subjects |= _subjects(source, data, samples, view, out, device, trust)
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             failed.append(str(error))
     reasons: dict[str, list[str]] = {}
-    work = [(folder, load, name, way) for folder, load in subjects.items() for way in batchnorm for name in on]
-    for folder, load, name, way in paced("Evaluating", work):
+    tasks = [(folder, load, name, statistics) for folder, load in subjects.items() for statistics in batchnorm for name in on]
+    for folder, load, name, statistics in paced("Evaluating", tasks):
         try:
             which = checkpoint or MEASURES[name].checkpoint
-            done.append(_evaluate(folder, load(which), name, measures[name], which, way, options, reading, again))
+            evaluated.append(_evaluate(folder, load(which), name, measures[name], which, statistics, options, reading, again))
         except (ValueError, OSError) as error:  # noqa: PERF203  the others go on
             reasons.setdefault(str(error), []).append(f"{folder.name}, {name}")
-    # Once, where data that all need are missing.
-    return done, [*failed, *(f"{'; '.join(who)}: {reason}" for reason, who in reasons.items())]
+    # One sentence for a reason that several evaluations share, such as missing data.
+    return evaluated, [*failed, *(f"{'; '.join(titles)}: {reason}" for reason, titles in reasons.items())]
 
 
 def _evaluate(
@@ -106,20 +106,20 @@ def _evaluate(
     name: str,
     measure: Measure,
     checkpoint: Which,
-    way: Batchnorm,
-    given: Mapping[str, Any],
+    batchnorm: Batchnorm,
+    requested: Mapping[str, Any],
     reading: Reading,
     again: bool,
 ) -> Evaluated:
     """Return the stored numbers of one measure of one subject, or measure and store them."""
-    query = query_for(name, subject, given, checkpoint, way)
-    title = subject.title if way == "as_trained" else f"{subject.title}, {way}"
+    query = query_for(name, subject, requested, checkpoint, batchnorm)
+    title = subject.title if batchnorm == "as_trained" else f"{subject.title}, {batchnorm}"
     stored = None if again else find_row(folder, query, note)
     if stored is not None:
         return Evaluated(title, folder, name, stored["numbers"], new=False)
-    options = measure.options(subject, given)
+    options = measure.options(subject, requested)
     reading = reading._replace(progress=bar(f"{subject.title}: {name}"))
-    finding = measure.find(subject.with_batchnorm(way), reading, **options)
+    finding = measure.find(subject.with_batchnorm(batchnorm), reading, **options)
     try:
         if finding.pictures:
             make_folder(folder / query.folder)
@@ -132,22 +132,22 @@ def _evaluate(
 
 
 def query_for(
-    name: str, subject: Subject, given: Mapping[str, Any], checkpoint: Which, batchnorm: Batchnorm = "as_trained"
+    name: str, subject: Subject, requested: Mapping[str, Any], checkpoint: Which, batchnorm: Batchnorm = "as_trained"
 ) -> Query:
-    """Return an evaluation with everything that its numbers depend on.
+    """Return the query of an evaluation, with all options that its numbers depend on.
 
     Args:
         name: Name of the measure.
         subject: The subject.
-        given: Options; the others have their defaults.
-        checkpoint: Which weights the subject has.
+        requested: Options to set; the others have their defaults.
+        checkpoint: Weights of the subject.
         batchnorm: Kind of batch-norm statistics.
     """
     measure = measure_named(name)
-    options = measure.options(subject, given)
+    options = measure.options(subject, requested)
     values, defaults = _as_json(options), _as_json(measure.options(subject, {}))
-    if name == "transfer":  # measured on birds, not on the samples of the subject; stored rows have prefixed names
-        values, defaults = ({f"transfer.{key}": value for key, value in own.items()} for own in (values, defaults))
+    if name == "transfer":  # measured on birds, not on the subject's samples; its stored options have a prefix
+        values, defaults = ({f"transfer.{key}": value for key, value in stored.items()} for stored in (values, defaults))
     else:
         values, defaults = {**subject.samples, **values}, {**(subject.usual or subject.samples), **defaults}
     if batchnorm != "as_trained":
@@ -170,26 +170,26 @@ def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subjects(
-    place: str, data: Path, samples: Samples, view: View, out: Path, device: str | None, trust: Collection[str]
+    source: str, data: Path, samples: Samples, view: View, out: Path, device: str | None, trust: Collection[str]
 ) -> dict[Path, Callable[[Which], Subject]]:
-    """For every run or network its folder, and how to get it with its last or best weights."""
-    if ":" in place and not Path(place).exists():
-        subject = network_subject(place, data, samples, view, device)
-        return {out / place.replace(":", "."): lambda which: subject}
+    """Return functions that load a subject with its last or best weights, by folder."""
+    if ":" in source and not Path(source).exists():
+        subject = network_subject(source, data, samples, view, device)
+        return {out / source.replace(":", "."): lambda which: subject}
     if any(view):
-        given = ", ".join(name for name, value in view._asdict().items() if value)
-        raise ValueError(f"{given} cannot be set for {place}: a run uses the preparation of its training")
-    runs = finished_runs(place, note)
-    if not runs and is_run(Path(place)):
-        note(f"{Path(place).name} is not finished: its newest checkpoint is evaluated")
-        runs = [Path(place)]
+        options = ", ".join(name for name, value in view._asdict().items() if value)
+        raise ValueError(f"{options} cannot be set for {source}: a run uses the preparation of its training")
+    runs = finished_runs(source, note)
+    if not runs and is_run(Path(source)):
+        note(f"{Path(source).name} is not finished: its newest checkpoint is evaluated")
+        runs = [Path(source)]
     if not runs:
-        raise ValueError(f"{place} has no finished runs")
+        raise ValueError(f"{source} has no finished runs")
     return {run: cache(partial(_load, run, data, samples, device, trust)) for run in runs}
 
 
 def _load(run: Path, data: Path, samples: Samples, device: str | None, trust: Collection[str], which: Which) -> Subject:
     subject = run_subject(run, data, checkpoint=which, samples=samples, device=device, trust=trust)
     if subject.settings is not None and subject.settings.running.threads is not None:
-        torch.set_num_threads(subject.settings.running.threads)  # as it was trained; times depend on it
+        torch.set_num_threads(subject.settings.running.threads)  # as in training, since times depend on it
     return subject

@@ -15,7 +15,17 @@ Which = Literal["last", "best"]  # weights of a run
 
 
 class Run(NamedTuple):
-    """One training of a recipe."""
+    """One training of a recipe.
+
+    Args:
+        recipe: The recipe.
+        scale: The scale.
+        arm: The method or batch strategy.
+        k: Its K.
+        seed: The seed.
+        settings: All settings.
+        processes: Number of processes.
+    """
 
     recipe: Recipe
     scale: Scale
@@ -27,25 +37,28 @@ class Run(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """That of the settings; and the number of processes, within each of which pairs are drawn and batch statistics taken."""
+        """Digest of the settings, and the number of processes if it is not 1.
+
+        Pairs and batch statistics are per process, so results depend on their number.
+        """
         return self.settings.digest() + (f"-{self.processes}p" if self.processes > 1 else "")
 
     @property
     def title(self) -> str:
-        """How the run is called while it goes on; the scale is always said."""
+        """The title in messages: recipe, scale, method, K, and seed."""
         k = f", K = {self.k}" if counts_k(self.arm) else ""
         return f"{self.recipe.name} ({self.scale}): {self.arm}{k}, seed {self.seed}"
 
     @property
     def folder(self) -> Path:
-        """Where it is kept, below the folder of all results."""
+        """The folder of the run, relative to the folder of results."""
         name = f"{self.arm}-k{self.k}-seed{self.seed}-{self.digest}"
         return Path(self.recipe.name) / self.scale / name
 
     def key(self) -> dict[str, Any]:
-        """What tells its row from others."""
-        own = {"arm": self.arm, "k": self.k, "seed": self.seed}
-        return {"recipe": self.recipe.name, "scale": self.scale, **own, "digest": self.digest}
+        """Return the fields that identify the row of the run."""
+        identity = {"recipe": self.recipe.name, "scale": self.scale, "arm": self.arm, "k": self.k}
+        return {**identity, "seed": self.seed, "digest": self.digest}
 
 
 def planned(
@@ -57,14 +70,24 @@ def planned(
     seeds: Sequence[int] = (0,),
     changes: Mapping[str, str] | None = None,
 ) -> list[Run]:
-    """The runs of one method, or without a name of all rows of the recipe; seed by seed, so that a part is a fair comparison.
+    """Return the runs of a method, or of all rows of a recipe, seed by seed.
 
-    ``changes`` are fields of the settings by dotted name. K is 5, as in the paper, if it is not given.
+    Args:
+        recipe: The recipe.
+        scale: The scale.
+        method: Name of a method or strategy; None for all rows of the recipe.
+        k: Interpolations per pair; None for 5, as in the paper.
+        seeds: One run for each.
+        changes: Values of settings as text, by dotted name.
+
+    Raises:
+        ValueError: If ``seeds`` are not distinct nonnegative integers, ``k`` has no method, or
+            ``changes`` has a field that another option sets.
     """
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seeds must be different whole numbers of at least 0, got {', '.join(map(str, seeds)) or 'none'}")
+        raise ValueError(f"seeds must be distinct nonnegative integers, got {', '.join(map(str, seeds)) or 'none'}")
     if method is None and k is not None:
-        raise ValueError(f"k={k} needs a method; without one the rows of the recipe are trained, each with its own K")
+        raise ValueError(f"k must be None without a method, got {k}; the rows of the recipe have their own K")
     if method is None:
         arms = [(row.arm, row.k) for row in recipe.rows]
     else:
@@ -72,20 +95,20 @@ def planned(
         arms = [(name, (PAPER_K if k is None else k) if counts_k(name) else 1)]
     changes = changes or {}
     _check_changes(recipe, scale, changes)
-    of_method = {path: words for path, words in changes.items() if path.split(".")[0] == "method"}
-    general = {path: words for path, words in changes.items() if path not in of_method}
-    start = apply_changes(recipe.settings(scale), general)
-    chosen = {(arm, k): apply_changes(arm_settings(recipe, start, arm, k), of_method) for arm, k in arms}
-    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in chosen.items()]
+    method_changes = {path: text for path, text in changes.items() if path.split(".")[0] == "method"}
+    general = {path: text for path, text in changes.items() if path not in method_changes}
+    base = apply_changes(recipe.settings(scale), general)
+    settings_by_arm = {(arm, k): apply_changes(arm_settings(recipe, base, arm, k), method_changes) for arm, k in arms}
+    return [Run(recipe, scale, arm, k, seed, settings) for seed in seeds for (arm, k), settings in settings_by_arm.items()]
 
 
 def _check_changes(recipe: Recipe, scale: Scale, changes: Mapping[str, str]) -> None:
-    """Raise ValueError for a field that is set elsewhere, so that a change of it would come to nothing."""
-    hidden = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
+    """Raise ValueError for a field that another field or option overrides."""
+    phase_fields = ("batch", "augment.size", "augment.smallest_crop", "augment.short_side")
     for path in changes:
-        if recipe.settings(scale).phases and path in hidden:
+        if recipe.settings(scale).phases and path in phase_fields:
             raise ValueError(
-                f"{recipe.name} has phases, set phases.0.{path.removeprefix('augment.')} and so on instead of {path}"
+                f"{path} has no effect in the phases of {recipe.name}; set phases.0.{path.removeprefix('augment.')} …"
             )
     if "method.k" in changes:
-        raise ValueError("method.k is set by k (--k), which results are kept by")
+        raise ValueError("method.k cannot be changed; set k (--k)")

@@ -1,5 +1,4 @@
-"""Everything computed from finished runs: tables, findings, figures, and pages.
+"""Tables, findings, figures, and pages from finished runs.
 
-Stored rows become data frames in :mod:`.frame`; every number, sentence, figure, and page follows
-from those.
+:mod:`.frame` converts stored rows to data frames, from which all other modules compute.
 """

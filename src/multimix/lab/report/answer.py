@@ -1,8 +1,8 @@
-"""Answer which method is best for a data set, how sure that is, and at what cost."""
+"""Recommend a method for a data set, with its significance and its cost."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import multimix
@@ -21,14 +21,14 @@ FITTED_ACCURACY = 90.0  # per cent of the training samples; below, the network h
 
 
 class Answer(NamedTuple):
-    """An answer in words and the groups it names.
+    """A recommendation in sentences and the groups it names.
 
     Args:
-        headline: One sentence.
-        sentences: More sentences.
+        headline: The recommendation in one sentence.
+        sentences: Its evidence: tests, cost, calibration, and limits.
         best: The group of lowest error.
-        mixing: The group of lowest error that mixes.
-        advice: The group to use: the best, or the cheapest that does not differ from it.
+        mixing: The mixing group of lowest error.
+        advice: The recommended group: the best, or the cheapest group that does not differ from it.
         better: Whether ``best`` mixes and is significantly better than no mixing.
     """
 
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 def answer(study: Study) -> Answer:
-    """Return what the groups of a comparison show.
+    """Recommend a method from the groups of a comparison.
 
     Significant means p < 0.05 after Holm correction for all comparisons.
 
@@ -51,7 +51,7 @@ def answer(study: Study) -> Answer:
     groups = sorted(study.trained, key=lambda group: (_error(group), group.arm != BASELINE, group.k))
     best, baseline = groups[0], study.baseline()
     mixing = next((group for group in groups if group.arm != BASELINE), best)
-    tests = {one.group: one for one in comparisons(study, COLUMN) if one.other == BASELINE}
+    tests = {test.group: test for test in comparisons(study, COLUMN) if test.other == BASELINE}
     test = tests.get(study.label(mixing))
     better = best is mixing and test is not None and test.p_holm < SIGNIFICANCE_LEVEL and test.paired.mean < 0
     similar = [group for group in groups if group not in (mixing, baseline) and not _differs(mixing, group)]
@@ -68,16 +68,20 @@ def answer(study: Study) -> Answer:
 
 
 def group_name(group: RunGroup) -> str:
-    """Return the group's label in words."""
+    """Return the label of a group, ``no mixing`` for the baseline.
+
+    Args:
+        group: The group.
+    """
     return "no mixing" if group.arm == BASELINE else group.label
 
 
 def usage_code(method: Method | None, arm: str, k: int) -> str:
-    """Return the lines that use a method in one's own loop.
+    """Return code that uses a method in a training loop.
 
     Args:
-        method: The method as it was trained.
-        arm: Its name, or that of a strategy.
+        method: The trained method; None for no mixing or a batch strategy.
+        arm: Name of the method or strategy.
         k: Its K.
     """
     if arm in STRATEGIES:
@@ -85,13 +89,16 @@ def usage_code(method: Method | None, arm: str, k: int) -> str:
     if method is None or arm == BASELINE:
         return "logits = model(x)\nloss = torch.nn.functional.cross_entropy(logits, y)"
     described = descriptions(method)
-    lines = ["import multimix as mm", *(f"from {type(one).__module__} import {type(one).__name__}" for one in described.values())]
+    lines = [
+        "import multimix as mm",
+        *(f"from {type(component).__module__} import {type(component).__name__}" for component in described.values()),
+    ]
     lines.append(f"method = {constructor_call(method)}")
     if described:
-        lines.append("method = method.bind(model, x)  # once; pass method.modules to the optimizer as well")
+        lines.append("method = method.bind(model, x)  # once; also pass method.modules to the optimizer")
     if method.traits.history:
         lines += [
-            "state = None  # at the start of an epoch, then that of the previous batch",
+            "state = None  # at the start of an epoch, otherwise the state of the previous batch",
             "out = mm.mixed_forward(model, method, x, y, state=state)",
             "state = out.state",
         ]
@@ -103,16 +110,19 @@ def usage_code(method: Method | None, arm: str, k: int) -> str:
 
 
 def constructor_call(method: Method) -> str:
-    """Return the method as code, with K and all options that differ from their defaults."""
-    given = []
+    """Return the code that constructs a method, with K and all options that differ from their defaults.
+
+    Args:
+        method: The method.
+    """
+    arguments = []
     options: Sequence[Any] = fields(method)  # type: ignore[arg-type]  # every method is a dataclass
     for option in options:
         value = getattr(method, option.name)
-        default = option.default if option.default is not MISSING else MISSING
-        if option.name == "k" or value != default:
-            given.append(f"{option.name}={value!r}")
+        if option.name == "k" or value != option.default:
+            arguments.append(f"{option.name}={value!r}")
     name = type(method).__name__
-    return f"{'mm.' if hasattr(multimix, name) else ''}{name}({', '.join(given)})"
+    return f"{'mm.' if hasattr(multimix, name) else ''}{name}({', '.join(arguments)})"
 
 
 def _differs(first: RunGroup, second: RunGroup) -> bool:
@@ -123,7 +133,7 @@ def _differs(first: RunGroup, second: RunGroup) -> bool:
 def _headline(best: RunGroup, baseline: RunGroup | None, test: Comparison | None, better: bool) -> str:
     error, name = f"{_error(best):.1f} %", group_name(best)
     if baseline is None or test is None:
-        return f"With one seed, {name} has the lowest error, {error}; one seed cannot tell it from chance."
+        return f"With one seed, {name} has the lowest error, {error}; one seed cannot distinguish it from chance."
     if best is baseline:
         lowest = "No mixing has the lowest error" if test.paired.mean > 0 else "No method has a lower error than no mixing"
         return f"{lowest}, {error}: none of these methods is better on these data."
@@ -137,19 +147,18 @@ def _headline(best: RunGroup, baseline: RunGroup | None, test: Comparison | None
 def _confidence(study: Study, mixing: RunGroup, test: Comparison | None, tests: dict[str, Comparison]) -> list[str]:
     sentences = []
     if test is not None:
-        # Without spread between seeds there is no interval.
         spread = math.isfinite(test.paired.half) and test.paired.half > 0
         half = f" ± {test.paired.half:.2f}" if spread else ""
-        over = "95 % interval of the paired difference over" if spread else "the same in each of the"
+        interval = "95 % interval of the paired difference over" if spread else "the same in each of the"
         p = p_value(test.p_holm)
         sentences.append(
-            f"{group_name(mixing)} minus no mixing: {signed(test.paired.mean)}{half} points of error ({over} "
+            f"{group_name(mixing)} minus no mixing: {signed(test.paired.mean)}{half} points of error ({interval} "
             f"{test.paired.n} seeds), p {p if p.startswith('<') else f'= {p}'} after Holm correction for all comparisons."
         )
-    for sign, how in ((-1, "better"), (1, "worse")):
-        significant = [name for name, one in tests.items() if sign * one.paired.mean > 0 and one.p_holm < SIGNIFICANCE_LEVEL]
+    for sign, direction in ((-1, "better"), (1, "worse")):
+        significant = [label for label, test in tests.items() if sign * test.paired.mean > 0 and test.p_holm < SIGNIFICANCE_LEVEL]
         if significant and not (sign < 0 and significant == [study.label(mixing)]):
-            sentences.append(f"Significantly {how} than no mixing: {', '.join(significant)}.")
+            sentences.append(f"Significantly {direction} than no mixing: {', '.join(significant)}.")
     return sentences
 
 
@@ -181,21 +190,21 @@ def _underfitted(baseline: RunGroup | None) -> list[str]:
     if accuracy >= FITTED_ACCURACY:
         return []
     return [
-        f"Without mixing the network fitted only {accuracy:.0f} % of its training samples in the last epoch: too short a "
-        "training to judge mixing, which helps longer ones. A larger budget would tell more."
+        f"Without mixing the network fitted only {accuracy:.0f} % of its training samples in the last epoch. Mixing helps longer "
+        "trainings, so use a larger budget to judge it."
     ]
 
 
 def _test_set(best: RunGroup) -> list[str]:
-    """Say what the size of the test set leaves open."""
+    """Return the confidence interval of the error over test samples."""
     evaluations = best.evaluated("error")
     if not evaluations:
         return []
     numbers = evaluations[0]["numbers"]
     return [
-        f"Intervals are over seeds. {counted(int(numbers['n']), 'test sample')} leave more open: an error of "
+        f"The intervals above are over seeds. Over {counted(int(numbers['n']), 'test sample')}, an error of "
         f"{numbers['error']:.1f} % has a 95 % interval of {numbers['error_low']:.1f} … {numbers['error_high']:.1f} %, "
-        "so on another test set the order may differ."
+        "so the order may differ on another test set."
     ]
 
 

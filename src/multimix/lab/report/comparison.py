@@ -26,7 +26,14 @@ SAME_ROWS_TOLERANCE = 0.02  # relative difference of the rows through the networ
 
 
 class Comparison(NamedTuple):
-    """``group`` minus ``other``, both by label; ``p_holm`` is corrected over the column's tests."""
+    """A paired comparison of two groups.
+
+    Args:
+        group: Label of the group.
+        other: Label of the group that is subtracted.
+        paired: Difference over common seeds.
+        p_holm: p-value, corrected by Holm over the tests of the column.
+    """
 
     group: str
     other: str
@@ -35,7 +42,15 @@ class Comparison(NamedTuple):
 
 
 class KComparison(NamedTuple):
-    """A comparison with an equivalence test; ``p`` is corrected by Holm over its family."""
+    """A paired comparison of two groups with an equivalence test.
+
+    Args:
+        group: Label of the group.
+        other: Label of the group that is subtracted.
+        paired: Difference over common seeds.
+        p: p-value, corrected by Holm over the family.
+        same: The equivalence test.
+    """
 
     group: str
     other: str
@@ -50,7 +65,14 @@ class KComparison(NamedTuple):
 
 
 class OverallEffect(NamedTuple):
-    """Effect of K over all methods with its equivalence test."""
+    """Effect of K over all methods with its equivalence test.
+
+    Args:
+        k: The larger K; the other is 1.
+        methods: Number of methods.
+        effect: The effect.
+        same: The equivalence test.
+    """
 
     k: int
     methods: int
@@ -76,8 +98,8 @@ def minus_baseline(group: RunGroup, groups: Sequence[RunGroup], column: str) -> 
     """
     if group.arm == BASELINE:
         return None
-    same = [one for one in groups if one.arm == BASELINE and one.comparable == group.comparable]
-    return _minus(group, same, column)
+    baselines = [other for other in groups if other.arm == BASELINE and other.comparable == group.comparable]
+    return _minus(group, baselines, column)
 
 
 def minus_k1(group: RunGroup, groups: Sequence[RunGroup], column: str) -> Paired | None:
@@ -93,9 +115,9 @@ def minus_k1(group: RunGroup, groups: Sequence[RunGroup], column: str) -> Paired
     """
     if group.k == 1:
         return None
-    wanted = (group.arm, 1, group.changed, group.processes)
-    same = [one for one in groups if (one.arm, one.k, one.changed, one.processes) == wanted]
-    return _minus(group, same, column)
+    identity = (group.arm, 1, group.changed, group.processes)
+    references = [other for other in groups if (other.arm, other.k, other.changed, other.processes) == identity]
+    return _minus(group, references, column)
 
 
 def _minus(group: RunGroup, others: Sequence[RunGroup], column: str) -> Paired | None:
@@ -110,34 +132,48 @@ def comparisons(study: Study, column: str) -> list[Comparison]:
         study: The study.
         column: Column of the run frame.
     """
-    found = []
+    pairs = []
     for group in study.trained:
         tests = {
             BASELINE: minus_baseline(group, study.groups, column),
             f"{group.arm} K = 1": minus_k1(group, study.groups, column),
         }
-        found += [(study.label(group), other, test) for other, test in tests.items() if test]
-    corrected = holm([test.p_t for _, _, test in found])
-    return [Comparison(*one, p) for one, p in zip(found, corrected, strict=True)]
+        pairs += [(study.label(group), reference, test) for reference, test in tests.items() if test]
+    corrected = holm([test.p_t for _, _, test in pairs])
+    return [Comparison(*pair, p) for pair, p in zip(pairs, corrected, strict=True)]
 
 
 def comparable_groups(study: Study) -> list[RunGroup]:
-    """Return groups that differ by method and K alone; of several such sets that with most runs."""
+    """Return the largest set of groups that differ only by method and K, counted by runs.
+
+    Args:
+        study: The study.
+    """
     sets: dict[tuple[str, ...], dict[tuple[str, int], RunGroup]] = {}
     for group in study.trained:
         sets.setdefault(group.comparable, {}).setdefault((group.arm, group.k), group)
-    largest = max(sets.values(), key=lambda own: sum(len(group.seeds) for group in own.values()), default={})
+    largest = max(sets.values(), key=lambda by_arm: sum(len(group.seeds) for group in by_arm.values()), default={})
     return list(largest.values())
 
 
 def compare_with_k1(study: Study, column: str) -> list[KComparison]:
-    """Compare the largest K of every method with K = 1."""
-    pairs = ((study.label(group), f"K = {one.k}", group, one) for group, one in _k_pairs(study))
+    """Compare the largest K of every method with K = 1.
+
+    Args:
+        study: The study.
+        column: Column of the run frame.
+    """
+    pairs = ((study.label(group), f"K = {reference.k}", group, reference) for group, reference in _k_pairs(study))
     return _family(pairs, column)
 
 
 def compare_at_equal_rows(study: Study, column: str) -> list[KComparison]:
-    """Compare the largest K of every method with trainings that passed as many rows."""
+    """Compare the largest K of every method with trainings on equally many rows.
+
+    Args:
+        study: The study.
+        column: Column of the run frame.
+    """
     return _family(_equal_rows(study), column)
 
 
@@ -154,27 +190,27 @@ def overall_effect(study: Study, column: str) -> OverallEffect | None:
     pairs = _k_pairs(study)
     if len(pairs) < 2 or len({group.k for group, _ in pairs}) > 1:
         return None
-    values = {group.arm: (group.values(column), one.values(column)) for group, one in pairs}
-    seeds = set.intersection(*(set(many) & set(one) for many, one in values.values()))
+    values = {group.arm: (group.values(column), reference.values(column)) for group, reference in pairs}
+    seeds = set.intersection(*(set(treated) & set(reference) for treated, reference in values.values()))
     if len(seeds) < MIN_SEEDS:
         return None
-    balanced = {arm: {seed: (many[seed], one[seed]) for seed in seeds} for arm, (many, one) in values.items()}
+    balanced = {arm: {seed: (treated[seed], reference[seed]) for seed in seeds} for arm, (treated, reference) in values.items()}
     effect = effect_over_groups(balanced)
-    same = equivalence(effect.mean, effect.error, effect.freedom, MARGIN)
-    return OverallEffect(pairs[0][0].k, len(pairs), effect, same)
+    equal = equivalence(effect.mean, effect.error, effect.freedom, MARGIN)
+    return OverallEffect(pairs[0][0].k, len(pairs), effect, equal)
 
 
 def _k_pairs(study: Study) -> list[tuple[RunGroup, RunGroup]]:
     """Return the groups of the largest K and of K = 1 of every method with enough common seeds."""
     groups = comparable_groups(study)
-    found = []
+    pairs = []
     for arm in dict.fromkeys(group.arm for group in groups if counts_k(group.arm)):
         by_k = {group.k: group for group in groups if group.arm == arm}
         if 1 in by_k and len(by_k) > 1:
-            many, one = by_k[max(by_k)], by_k[1]
-            if len(set(one.seeds) & set(many.seeds)) >= MIN_SEEDS:
-                found.append((many, one))
-    return found
+            treated, reference = by_k[max(by_k)], by_k[1]
+            if len(set(reference.seeds) & set(treated.seeds)) >= MIN_SEEDS:
+                pairs.append((treated, reference))
+    return pairs
 
 
 def _equal_rows(study: Study) -> Iterator[tuple[str, str, RunGroup, RunGroup]]:
@@ -188,13 +224,16 @@ def _equal_rows(study: Study) -> Iterator[tuple[str, str, RunGroup, RunGroup]]:
 
 
 def _family(pairs: Iterable[tuple[str, str, RunGroup, RunGroup]], column: str) -> list[KComparison]:
-    found = []
+    tests = []
     for label, other_label, group, other in pairs:
         test = paired_by_seed(group.values(column), other.values(column))
         if test is not None and test.n >= MIN_SEEDS:
-            found.append((label, other_label, test))
-    corrected = holm([test.p_t for _, _, test in found])
-    return [KComparison(*one, p, paired_equivalence(one[-1], MARGIN)) for one, p in zip(found, corrected, strict=True)]
+            tests.append((label, other_label, test))
+    corrected = holm([test.p_t for _, _, test in tests])
+    return [
+        KComparison(label, other_label, test, p, paired_equivalence(test, MARGIN))
+        for (label, other_label, test), p in zip(tests, corrected, strict=True)
+    ]
 
 
 def at_equal_budgets(recipe: Recipe, scale: Scale, rows: Rows, planned: Iterable[Entry]) -> dict[Equal, Study]:
@@ -203,32 +242,36 @@ def at_equal_budgets(recipe: Recipe, scale: Scale, rows: Rows, planned: Iterable
     Args:
         recipe: The recipe.
         scale: The scale.
-        rows: Stored rows; those of other runs are ignored.
-        planned: The runs of the plan. Missing ones leave gaps.
+        rows: Stored rows; rows of other runs are ignored.
+        planned: The runs of the plan. A run without a row leaves a gap.
     """
     seeds: dict[tuple[Equal, str, int], dict[int, str]] = {}
     for entry in planned:
         seeds.setdefault((entry.equal, entry.arm, entry.k), {})[entry.seed] = entry.digest
-    wanted = {(arm, k, seed, digest) for (_, arm, k), own in seeds.items() for seed, digest in own.items()}
+    keys = {(arm, k, seed, digest) for (_, arm, k), digests in seeds.items() for seed, digest in digests.items()}
     names = ("arm", "k", "seed", "digest")
-    every = study(recipe, scale, [row for row in rows if tuple(row.get(name) for name in names) in wanted])
-    known = {group.key: group for group in every.groups}
+    full_study = study(recipe, scale, [row for row in rows if tuple(row.get(name) for name in names) in keys])
+    groups_by_key = {group.key: group for group in full_study.groups}
     by_budget: dict[Equal, list[RunGroup]] = {equal: [] for equal in EQUALS}
-    for (equal, arm, k), own in seeds.items():
-        *_, digest = own.values()
-        group = known.get((arm, k, digest), RunGroup(arm, k, digest))
-        # The schedule is not the recipe's on purpose, and the table says so: these groups compare.
-        runs = group.runs[group.runs.index.isin(list(own))] if len(group.runs) else group.runs
+    for (equal, arm, k), digests in seeds.items():
+        *_, digest = digests.values()
+        group = groups_by_key.get((arm, k, digest), RunGroup(arm, k, digest))
+        # A budget changes the schedule on purpose, so these groups are comparable.
+        runs = group.runs[group.runs.index.isin(list(digests))] if len(group.runs) else group.runs
         by_budget[equal].append(replace(group, runs=runs, differs=(), changed=()))
-    notes = tuple(note for note in every.notes if not note.startswith(CHANGED))
-    return {equal: Study(recipe, scale, tuple(own), notes) for equal, own in by_budget.items() if own}
+    notes = tuple(note for note in full_study.notes if not note.startswith(CHANGED))
+    return {equal: Study(recipe, scale, tuple(groups), notes) for equal, groups in by_budget.items() if groups}
 
 
 def longest_schedules(budgets: Mapping[Equal, Study]) -> Study:
-    """Return the groups with runs at equal steps if there are any, else of all budgets."""
+    """Return the groups with runs at equal steps if there are any, otherwise of all budgets.
+
+    Args:
+        budgets: Studies by budget.
+    """
     first = next(iter(budgets.values()))
     groups = budgets["steps"].trained if "steps" in budgets else []
-    groups = groups or [group for own in budgets.values() for group in own.trained]
+    groups = groups or [group for budget_study in budgets.values() for group in budget_study.trained]
     return first._replace(groups=tuple({group.key: group for group in groups}.values()))
 
 
@@ -246,11 +289,11 @@ def cut_short(study: Study, budget_column: str) -> tuple[float, Study]:
     groups = []
     for group in study.trained:
         epochs = group.epochs[group.epochs.seed.isin(group.seeds) & group.epochs.error.notna()]
-        # Sums of seconds are not exact.
+        # Tolerate rounding errors in sums of seconds.
         within = epochs[epochs[budget_column] <= budget * (1 + 1e-9)]
-        ends = within.groupby("seed").tail(1).set_index("seed").sort_index()
-        if len(ends):
-            spent = {name: ends[name] for name in ("steps", "samples", "compute")}
-            runs = group.runs.loc[ends.index].assign(last=ends.error, epochs=ends.number, **spent)
+        final_epochs = within.groupby("seed").tail(1).set_index("seed").sort_index()
+        if len(final_epochs):
+            spent = {name: final_epochs[name] for name in ("steps", "samples", "compute")}
+            runs = group.runs.loc[final_epochs.index].assign(last=final_epochs.error, epochs=final_epochs.number, **spent)
             groups.append(replace(group, runs=runs))
     return budget, study._replace(groups=tuple(groups))

@@ -11,7 +11,7 @@ from ..evaluation.cache import PICTURES
 from ..images import ImageGrid, read_image_grid
 from ..recipes import recipe
 from ..recipes.base import Follow
-from .exhibits import Entry, FilledExhibit, own_settings
+from .exhibits import Entry, FilledExhibit, recipe_groups
 from .figures import BASELINE_STYLE, PERCENT, REFERENCE, Series, against, image_grid
 from .frame import Rows, study
 from .paper import CURVES, NONE, Key
@@ -33,11 +33,11 @@ def exhibit_figure(filled: FilledExhibit, rows: Rows, follow: Follow = "text") -
         grid = _birds(filled, rows, follow)
         return None if grid is None else image_grid(grid)
     if number == 8:
-        own = study(recipe(filled.paper.columns[0].recipe, follow), filled.scale, rows)
+        recipe_study = study(recipe(filled.paper.columns[0].recipe, follow), filled.scale, rows)
         keys = [row.key for row in filled.paper.rows]
-        groups = [group for group in own_settings(own) if (group.arm, group.k) in keys]
+        groups = [group for group in recipe_groups(recipe_study) if (group.arm, group.k) in keys]
         groups.sort(key=lambda group: keys.index((group.arm, group.k)))
-        return epoch_curves(own, EPOCH_CURVES["gradient"], groups)
+        return epoch_curves(recipe_study, EPOCH_CURVES["gradient"], groups)
     return {6: _error_figure, 7: _time_figure}[number](filled) if number in (6, 7) else None
 
 
@@ -49,19 +49,19 @@ def _error_figure(filled: FilledExhibit) -> Figure | None:
     ks = sorted({k for _, k in entries})
     series = []
     for i, (arm, label) in enumerate(CURVES.items()):
-        aside = 0.12 * (i - (len(CURVES) - 1) / 2)
-        points = [(k + aside, entry) for (name, k), entry in entries.items() if name == arm]
+        offset = 0.12 * (i - (len(CURVES) - 1) / 2)
+        points = [(k + offset, entry) for (name, k), entry in entries.items() if name == arm]
         series.append(_deviations(label, points, i))
         papers = [(x, entry.paper.mean) for x, entry in points if entry.paper is not None]
         if filled.scale == "paper" and papers:
             hollow = {**look(i), "ls": "", "ms": 10, "mfc": "none", "zorder": 4}
             x, y = zip(*papers, strict=True)
             series.append(Series(f"{label}, the paper", x, y, style=hollow))
-    baseline, ends = entries[NONE], [ks[0], ks[-1]]
+    baseline, x_range = entries[NONE], [ks[0], ks[-1]]
     if baseline.summary is not None:
-        series.append(Series("no mixup", ends, [baseline.summary.mean] * 2, style=BASELINE_STYLE))
+        series.append(Series("no mixup", x_range, [baseline.summary.mean] * 2, style=BASELINE_STYLE))
     if filled.scale == "paper" and baseline.paper is not None:
-        series.append(Series("no mixup, the paper", ends, [baseline.paper.mean] * 2, style=REFERENCE))
+        series.append(Series("no mixup, the paper", x_range, [baseline.paper.mean] * 2, style=REFERENCE))
     return against({"": series}, "K", "test error (%)", bounds=PERCENT, ticks=ks)
 
 
@@ -71,9 +71,9 @@ def _time_figure(filled: FilledExhibit) -> Figure | None:
     if not any(entry.values for (_, k), entry in entries.items() if k > 1):
         return None
     ks = sorted({k for _, k in entries})
-    own = _deviations("puzzle-mix", [(float(k), entry) for (_, k), entry in entries.items()], 0)
+    measured = _deviations("puzzle-mix", [(float(k), entry) for (_, k), entry in entries.items()], 0)
     linear = Series("linear growth", ks, [100.0 * (k - 1) for k in ks], style=BASELINE_STYLE)
-    return against({"": [own, linear]}, "K", "increase in time over K = 1 (%)", bounds=(-100.0, math.inf), ticks=ks)
+    return against({"": [measured, linear]}, "K", "increase in time over K = 1 (%)", bounds=(-100.0, math.inf), ticks=ks)
 
 
 def _entries(filled: FilledExhibit) -> dict[Key, Entry]:
@@ -90,11 +90,15 @@ def _birds(filled: FilledExhibit, rows: Rows, follow: Follow) -> ImageGrid | Non
     """Return the birds that the first run of every method stored, a row per method."""
     grids: dict[str, ImageGrid] = {}
     for name in filled.paper.pictures_of:
-        groups = {(group.arm, group.k): group for group in own_settings(study(recipe(name, follow), filled.scale, rows))}
+        groups = {(group.arm, group.k): group for group in recipe_groups(study(recipe(name, follow), filled.scale, rows))}
         for row in filled.paper.rows:
-            own = groups[row.key].rows if row.key in groups else []
+            stored_rows = groups[row.key].rows if row.key in groups else []
             # The evaluation is known to the run; a folder may hold pictures of former weights.
-            files = [Path(one["place"]) / PICTURES / "transfer" / "birds.npz" for one in own if "transfer" in one["evaluations"]]
+            files = [
+                Path(stored_row["place"]) / PICTURES / "transfer" / "birds.npz"
+                for stored_row in stored_rows
+                if "transfer" in stored_row["evaluations"]
+            ]
             grid = next((grid for file in files if (grid := read_image_grid(file)) is not None), None)
             if grid is not None:
                 grids[row.label] = grid
@@ -105,12 +109,12 @@ def _stacked(grids: Mapping[str, ImageGrid]) -> ImageGrid:
     """Put grids below each other, a row per grid, with its name above the first picture."""
     columns = min(len(grid.images) for grid in grids.values())
     shape = next(iter(grids.values())).images.shape[1:]
-    kept = {label: grid for label, grid in grids.items() if grid.images.shape[1:] == shape}
+    same_size = {label: grid for label, grid in grids.items() if grid.images.shape[1:] == shape}
     boxes, titles = [], []
-    for i, (label, grid) in enumerate(kept.items()):
-        own = grid.boxes[grid.boxes[:, 0] < columns].copy()
-        own[:, 0] += i * columns
-        boxes.append(own)
+    for i, (label, grid) in enumerate(same_size.items()):
+        moved = grid.boxes[grid.boxes[:, 0] < columns].copy()
+        moved[:, 0] += i * columns
+        boxes.append(moved)
         titles += [label, *[""] * (columns - 1)]
-    images = np.concatenate([grid.images[:columns] for grid in kept.values()])
-    return ImageGrid(images, tuple(titles), columns, next(iter(kept.values())).caption, np.concatenate(boxes))
+    images = np.concatenate([grid.images[:columns] for grid in same_size.values()])
+    return ImageGrid(images, tuple(titles), columns, next(iter(same_size.values())).caption, np.concatenate(boxes))

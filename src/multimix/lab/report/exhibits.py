@@ -26,7 +26,13 @@ SpiralRuns = Mapping[Scale, pd.DataFrame]
 
 
 class Judged(NamedTuple):
-    """A claim, the verdict, and the paired test behind it."""
+    """A claim with its verdict.
+
+    Args:
+        claim: The claim.
+        verdict: The verdict.
+        test: The paired test behind the verdict; None without two common seeds.
+    """
 
     claim: Claim
     verdict: Verdict
@@ -34,7 +40,13 @@ class Judged(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Our values of one cell by seed, or in ``state`` why there are none; and the paper's number."""
+    """Content of a cell of an exhibit.
+
+    Args:
+        values: Our values by seed.
+        state: Why there are no values, otherwise empty.
+        paper: The paper's number.
+    """
 
     values: Mapping[int, float]
     state: str
@@ -54,7 +66,7 @@ class FilledExhibit:
         paper: The exhibit.
         scale: The scale.
         cells: Entries by indices of row and column.
-        notes: What to know about our runs.
+        notes: Remarks on our runs.
         follow: Whether the recipes follow the paper's text or its authors' code.
     """
 
@@ -73,17 +85,23 @@ class FilledExhibit:
     def judged(self) -> list[Judged]:
         """The claims with their verdicts."""
         index = {row.key: i for i, row in enumerate(self.paper.rows)}
-        found = []
+        verdicts = []
         for claim in self.paper.claims:
             first, second = self.cells[index[claim.first], claim.column].values, claim.second
-            other = second if isinstance(second, float) else self.cells[index[second], claim.column].values
+            reference = second if isinstance(second, float) else self.cells[index[second], claim.column].values
             lower = self.paper.columns[claim.column].lower
-            found.append(Judged(claim, *claim_verdict(first, other, lower=lower)))
-        return found
+            verdicts.append(Judged(claim, *claim_verdict(first, reference, lower=lower)))
+        return verdicts
 
 
 def largest_scale(exhibit: Exhibit, rows: Rows, spiral: SpiralRuns) -> Scale | None:
-    """Return the largest scale with runs for the exhibit."""
+    """Return the largest scale with runs for the exhibit, or None without runs.
+
+    Args:
+        exhibit: The exhibit.
+        rows: Stored rows.
+        spiral: The demo's runs by scale.
+    """
     for scale in SCALES:
         if any(row.get("recipe") in exhibit.recipes and row.get("scale") == scale for row in rows):
             return scale
@@ -117,8 +135,12 @@ def fill(exhibit: Exhibit, scale: Scale, rows: Rows, spiral: SpiralRuns | None =
     return FilledExhibit(exhibit, scale, cells, (*notes, *_missing(exhibit, scale, cells, follow)), follow)
 
 
-def own_settings(study: Study) -> list[RunGroup]:
-    """Return groups with the recipe's settings, all with the most frequent number of processes."""
+def recipe_groups(study: Study) -> list[RunGroup]:
+    """Return the groups with the recipe's settings and the most frequent number of processes.
+
+    Args:
+        study: The study.
+    """
     groups = [group for group in study.trained if not group.changed]
     counts: Counter[int] = Counter()
     for group in groups:
@@ -128,7 +150,7 @@ def own_settings(study: Study) -> list[RunGroup]:
 
 def _entry(row: PaperRow, column: Measurement, study: Study, scale: Scale) -> Entry:
     paper, key = column.paper.get(row.key), column.of or row.key
-    group = next((group for group in own_settings(study) if (group.arm, group.k) == key), None)
+    group = next((group for group in recipe_groups(study) if (group.arm, group.k) == key), None)
     if group is None:
         return Entry({}, NOT_RUN if row.arm in arm_names() else NOT_AVAILABLE, paper)
     values = group.values(column.name(scale, row.k))
@@ -141,28 +163,28 @@ def _notes_on_collapse(exhibit: Exhibit, demo: pd.DataFrame | None) -> Iterator[
     failed = demo[demo.accuracy < COLLAPSED].groupby("arm").size()
     counts = ", ".join(f"{arm.words}: {failed[arm.name]}" for arm in ARMS if arm.name in failed)
     if counts:
-        yield f"runs that collapsed, below {COLLAPSED:.0f} % ({counts}): one moves a mean by a point or more"
+        yield f"runs that collapsed, below {COLLAPSED:.0f} % ({counts}): each moves a mean by a point or more"
 
 
 def _notes_on_runs(exhibit: Exhibit, studies: Mapping[str, Study]) -> Iterator[str]:
-    """Say which runs were left out and why."""
-    keys: set[Key] = {key for row in exhibit.rows for key in (row.key, *(one.of for one in exhibit.columns if one.of))}
+    """Yield notes on omitted runs."""
+    keys: set[Key] = {row.key for row in exhibit.rows} | {column.of for column in exhibit.columns if column.of}
     timed = any(column.unit != "per cent" for column in exhibit.columns)
-    shown = {training for one in EXHIBITS for training in one.trainings}
-    for name, whole in studies.items():
-        kept = own_settings(whole)
-        there = [group for group in whole.trained if (group.arm, group.k) in keys]
-        dropped = [group for group in there if not group.changed and group not in kept]
+    trainings = {training for shown in EXHIBITS for training in shown.trainings}
+    for name, recipe_study in studies.items():
+        shown_groups = recipe_groups(recipe_study)
+        exhibit_groups = [group for group in recipe_study.trained if (group.arm, group.k) in keys]
+        dropped = [group for group in exhibit_groups if not group.changed and group not in shown_groups]
         if dropped:
-            yield f"left out of {name}: {_runs(dropped)} of another number of processes ({_labels(dropped)})"
-        changed = [group for group in there if group.changed]
+            yield f"omitted from {name}: {_runs(dropped)} with another number of processes ({_labels(dropped)})"
+        changed = [group for group in exhibit_groups if group.changed]
         if changed:
-            why = f"{_labels(changed)}: {join_settings(changed[0].changed, 2)}"
-            yield f"left out of {name}, since settings are not the recipe's: {_runs(changed)} ({why})"
-        others = [group for group in whole.trained if (name, group.arm, group.k) not in shown]
-        if others:
-            yield f"{name} has {_runs(others)} that the paper does not show ({_labels(others)}): multimix report has them"
-        for note in whole.notes:
+            reason = f"{_labels(changed)}: {join_settings(changed[0].changed, 2)}"
+            yield f"omitted from {name}, since settings are not the recipe's: {_runs(changed)} ({reason})"
+        unlisted = [group for group in recipe_study.trained if (name, group.arm, group.k) not in trainings]
+        if unlisted:
+            yield f"{name} has {_runs(unlisted)} that the paper does not show ({_labels(unlisted)}): multimix report has them"
+        for note in recipe_study.notes:
             if not note.startswith(CHANGED) and (timed or not note.startswith("seconds ")):
                 yield f"{name}: {note}"
 
@@ -193,27 +215,40 @@ def exhibit_table(filled: FilledExhibit, columns: Sequence[int] | None = None, *
         notes: Whether to add the notes.
     """
     paper, indices = filled.paper, range(len(filled.paper.columns)) if columns is None else columns
-    made = [Column("method", [row.label for row in paper.rows])]
+    table_columns = [Column("method", [row.label for row in paper.rows])]
     for j in indices:
-        made += _columns(filled, j)
+        table_columns += _columns(filled, j)
     title = f"{paper.label}: {paper.title} ({SCALE_LABELS[filled.scale]})"
-    return Table(title, made, exhibit_notes(filled) if notes else ())
+    return Table(title, table_columns, exhibit_notes(filled) if notes else ())
 
 
 def verdict_table(filled: FilledExhibit) -> Table:
-    """Return every claim with its verdict and the difference behind it."""
+    """Return a table of all claims with their verdicts and differences.
+
+    Args:
+        filled: The exhibit.
+    """
     judged = filled.judged
     columns = [
-        Column("the paper's claim", [one.claim.text for one in judged]),
-        Column("verdict", [one.verdict for one in judged]),
-        Column("difference (95 %)", [one.test for one in judged], places=None if filled.paper.kind == "figure" else 2),
-        Column("n", [one.test and one.test.n for one in judged]),
+        Column("the paper's claim", [judged_claim.claim.text for judged_claim in judged]),
+        Column("verdict", [judged_claim.verdict for judged_claim in judged]),
+        Column(
+            "difference (95 %)",
+            [judged_claim.test for judged_claim in judged],
+            places=None if filled.paper.kind == "figure" else 2,
+        ),
+        Column("n", [judged_claim.test and judged_claim.test.n for judged_claim in judged]),
     ]
     return Table(f"{filled.paper.label}: what the paper claims", columns)
 
 
 def our_column(filled: FilledExhibit, j: int) -> Column:
-    """Return our values of measurement ``j``."""
+    """Return our values of a measurement.
+
+    Args:
+        filled: The exhibit.
+        j: Index of the measurement.
+    """
     column = filled.paper.columns[j]
     entries = [filled.cells[i, j] for i in range(len(filled.paper.rows))]
     return Column(column.head, entries, show=lambda entry: _our_cell(entry, column))
@@ -226,10 +261,10 @@ def _columns(filled: FilledExhibit, j: int) -> Iterator[Column]:
     if column.paper:
         head = "paper" if filled.scale == "paper" else "paper (other scale)"
         yield Column(head, [entry.paper for entry in entries], show=paper_cell)
-    tests = {one.claim.second: one for one in filled.judged if one.claim.column == j}
-    if filled.paper.kind == "table" and any(one.test for one in tests.values()):
-        judged = [tests.get(row.key) for row in rows]
-        yield Column("multi-mix (minus this row)", judged, show=lambda one: _test_cell(one, column))
+    tests = {judged_claim.claim.second: judged_claim for judged_claim in filled.judged if judged_claim.claim.column == j}
+    if filled.paper.kind == "table" and any(judged_claim.test for judged_claim in tests.values()):
+        judged_rows = [tests.get(row.key) for row in rows]
+        yield Column("multi-mix (minus this row)", judged_rows, show=lambda judged_claim: _test_cell(judged_claim, column))
 
 
 def _our_cell(entry: Entry, column: Measurement) -> Cell:
@@ -243,7 +278,11 @@ def _our_cell(entry: Entry, column: Measurement) -> Cell:
 
 
 def paper_cell(value: Value | None) -> Cell:
-    """Format a number of the paper with its standard deviation."""
+    """Format a number of the paper with its standard deviation.
+
+    Args:
+        value: The number; None for an empty cell.
+    """
     if value is None:
         return EMPTY
     return number(value.mean), "" if value.sd is None else f"SD\u00a0{number(value.sd)}"
@@ -258,14 +297,18 @@ def _test_cell(judged: Judged | None, column: Measurement) -> Cell:
 
 
 def exhibit_notes(filled: FilledExhibit) -> list[str]:
-    """Return how to read an exhibit, which row is best, what is missing, and what to know."""
+    """Return the notes of an exhibit: units, verdicts, best rows, missing runs, and remarks.
+
+    Args:
+        filled: The exhibit.
+    """
     paper = filled.paper
     notes = [paper.about, *_units(paper)]
     if filled.any_values:
         notes.append("ours: mean over n seeds ± half the 95 % t-interval, and standard deviation, both for n > 1")
-    verdicts = Counter(one.verdict for one in filled.judged)
+    verdicts = Counter(judged_claim.verdict for judged_claim in filled.judged)
     notes.append(f"the paper's claims: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}")
-    if any(one.test for one in filled.judged):
+    if any(judged_claim.test for judged_claim in filled.judged):
         notes.append(VERDICT_RULE)
     notes += _best_means(filled)
     if filled.scale != "paper" and any(entry.paper is not None for entry in filled.cells.values()):
@@ -277,27 +320,37 @@ def exhibit_notes(filled: FilledExhibit) -> list[str]:
 
 
 def claims_sentence(judged: Sequence[Judged]) -> str:
-    """Summarize how many claims of the paper the runs show."""
+    """Count the verdicts on claims of the paper in one sentence.
+
+    Args:
+        judged: The claims.
+    """
     if not judged:
-        return "There are no claims here that runs could test."
-    counts = Counter(one.verdict for one in judged)
+        return "These exhibits have no claims that runs can test."
+    counts = Counter(judged_claim.verdict for judged_claim in judged)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     return f"Of {counted(len(judged), 'claim')} of the paper: {verdicts}."
 
 
 def exhibit_records(filled: FilledExhibit) -> Table:
-    """Return every cell with all digits, as a table for CSV."""
+    """Return every cell with all digits as a table for CSV.
+
+    Args:
+        filled: The exhibit.
+    """
     records: list[dict[str, Any]] = []
     for j, column in enumerate(filled.paper.columns):
         for i, row in enumerate(filled.paper.rows):
             entry, mean = filled.cells[i, j], filled.cells[i, j].summary
-            # In a table a claim belongs to the row that multi-mix is compared with, in a figure to either.
+            # In a table, a claim belongs to the row that multi-mix is compared with; in a figure, to both rows.
             judged = next(
                 (
-                    one
-                    for one in filled.judged
-                    if one.claim.column == j
-                    and (one.claim.second == row.key or (filled.paper.kind == "figure" and one.claim.first == row.key))
+                    candidate
+                    for candidate in filled.judged
+                    if candidate.claim.column == j
+                    and (
+                        candidate.claim.second == row.key or (filled.paper.kind == "figure" and candidate.claim.first == row.key)
+                    )
                 ),
                 None,
             )
@@ -323,9 +376,9 @@ def _units(exhibit: Exhibit) -> Iterator[str]:
     heads: dict[tuple[str, bool], list[str]] = {}
     for column in exhibit.columns:
         heads.setdefault((column.unit, column.lower), []).append(column.head)
-    for (unit, lower), own in heads.items():
+    for (unit, lower), column_heads in heads.items():
         better = f", {'lower' if lower else 'higher'} is better" if unit == "per cent" else ""
-        yield f"in {unit}{better}" + (f": {', '.join(own)}" if len(heads) > 1 else "")
+        yield f"in {unit}{better}" + (f": {', '.join(column_heads)}" if len(heads) > 1 else "")
 
 
 def _best_means(filled: FilledExhibit) -> Iterator[str]:

@@ -13,11 +13,11 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, MaxNLocat
 
 from ..images import PREDICTED_BOX, ImageGrid
 from .stats import Paired, Summary, half_shown
-from .style import GREY, INK, LINE, ORANGE, SIZE, SKY, TEXT_SIZE, VERMILION, end_at, legend_below, look, panels, reach
+from .style import GRAY, INK, LINE, ORANGE, SIZE, SKY, TEXT_SIZE, VERMILION, end_at, legend_below, look, panels, reach
 
 UNBOUNDED = (-math.inf, math.inf)
 PERCENT = (0.0, 100.0)
-MAX_MARKED_POINTS = 15  # a curve with more points has no marks
+MAX_MARKED_POINTS = 15  # longer curves have no marks
 PICTURE_SIDE = 1.15  # inches
 TITLE_SIZE = 9  # points
 
@@ -26,10 +26,10 @@ class Dot(NamedTuple):
     """A mean with its interval in a row of a dot plot.
 
     Args:
-        mean: What is drawn.
-        series: Legend entry; equal entries share a color, "" is grey without an entry.
-        points: Single values, drawn small.
-        reference: A number to compare with, drawn hollow.
+        mean: The mean or difference.
+        series: Legend entry; equal entries share a color. An empty string is gray without an entry.
+        points: Single values, drawn as small dots.
+        reference: A number to compare with, drawn as a hollow mark.
     """
 
     mean: Summary | Paired
@@ -43,10 +43,10 @@ class Series(NamedTuple):
 
     Args:
         label: Legend entry; "" for none.
-        x: Places.
+        x: Horizontal positions.
         y: Values.
-        below: How far the interval reaches below each value; empty for none.
-        above: How far it reaches above.
+        below: Length of the interval below each value; empty for no interval.
+        above: Length of the interval above each value.
         style: Options of matplotlib.
         names: Text beside the points.
     """
@@ -60,8 +60,8 @@ class Series(NamedTuple):
     names: Sequence[str] = ()
 
 
-REFERENCE: Mapping[str, Any] = {"color": GREY, "ls": ":", "marker": "", "lw": 1.2}
-BASELINE_STYLE: Mapping[str, Any] = {"color": GREY, "ls": "--", "marker": "", "lw": 1.2}
+REFERENCE: Mapping[str, Any] = {"color": GRAY, "ls": ":", "marker": "", "lw": 1.2}
+BASELINE_STYLE: Mapping[str, Any] = {"color": GRAY, "ls": "--", "marker": "", "lw": 1.2}
 
 
 def dots(
@@ -78,19 +78,19 @@ def dots(
     Args:
         rows: Dots by label, from the top.
         xlabel: Label of the axis.
-        bounds: Values that are possible.
+        bounds: Range of possible values.
         zero: Whether to draw a line at 0.
         reference: Legend entry of the references.
         series: Order of the series; empty for the order of their first dots.
     """
-    series = series or list(dict.fromkeys(dot.series for own in rows.values() for dot in own if dot.series))
+    series = series or list(dict.fromkeys(dot.series for row_dots in rows.values() for dot in row_dots if dot.series))
     figure, [axes] = panels((SIZE[0], 1.1 + 0.28 * max(4, len(rows))))
     if zero:
-        axes.axvline(0, color=GREY, lw=1)
-    for row, own in enumerate(rows.values()):
-        for dot in own:
+        axes.axvline(0, color=GRAY, lw=1)
+    for row, row_dots in enumerate(rows.values()):
+        for dot in row_dots:
             number = series.index(dot.series) if dot.series else 0
-            style = look(number) if dot.series else {"color": GREY, "marker": "o"}
+            style = look(number) if dot.series else {"color": GRAY, "marker": "o"}
             aside = 0.26 * (number - (len(series) - 1) / 2) / max(1, len(series) - 1) if dot.series else 0.0
             below, above = reach(dot.mean.mean, half_shown(dot.mean), *bounds)
             options = {**style, "ls": "", "ms": 6, "elinewidth": 1.4, "zorder": 3, "label": dot.series or None}
@@ -123,20 +123,20 @@ def curves(
         series: The lines; ``below`` and ``above`` bound the band.
         xlabel: Label of the horizontal axis.
         ylabel: Label of the vertical axis.
-        bounds: Values that are possible.
+        bounds: Range of possible values.
         log: Whether the vertical axis is logarithmic.
         from_zero: Whether the horizontal axis begins at 0.
     """
     figure, [axes] = panels(SIZE)
-    single = len({x for own in series for x in own.x}) == 1
-    for i, own in enumerate(series):
-        # With a single place on the axis, lines lie beside each other.
-        x = [at + (0.8 * ((i + 0.5) / len(series) - 0.5) if single else 0.0) for at in own.x]
-        style = {**own.style, "marker": "o" if len(x) <= MAX_MARKED_POINTS else "", "ms": 3.5, "lw": 1.4}
-        axes.plot(x, own.y, label=_folded(own.label), zorder=3, **style)
-        low = [y - below for y, below in zip(own.y, own.below, strict=True)]
-        high = [y + above for y, above in zip(own.y, own.above, strict=True)]
-        if any(own.below) or any(own.above):
+    single = len({x for line in series for x in line.x}) == 1
+    for i, line in enumerate(series):
+        # With a single value of x, lines are drawn beside each other.
+        x = [position + (0.8 * ((i + 0.5) / len(series) - 0.5) if single else 0.0) for position in line.x]
+        style = {**line.style, "marker": "o" if len(x) <= MAX_MARKED_POINTS else "", "ms": 3.5, "lw": 1.4}
+        axes.plot(x, line.y, label=_folded(line.label), zorder=3, **style)
+        low = [y - below for y, below in zip(line.y, line.below, strict=True)]
+        high = [y + above for y, above in zip(line.y, line.above, strict=True)]
+        if any(line.below) or any(line.above):
             axes.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=3 if single else 0, zorder=2)
     if log:
         axes.set_yscale("log")
@@ -147,7 +147,7 @@ def curves(
         end_at(axes, *bounds)
     if from_zero:
         axes.set_xlim(left=0)
-    elif max((len(own.x) for own in series), default=0) <= MAX_MARKED_POINTS:
+    elif max((len(line.x) for line in series), default=0) <= MAX_MARKED_POINTS:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set(xlabel=xlabel, ylabel=ylabel)
     return _with_legend(figure)
@@ -171,43 +171,43 @@ def against(
         series_by_panel: Lines by the title of their panel. Titles may have two lines.
         xlabel: Label of the horizontal axes.
         ylabel: Label of the vertical axes.
-        bounds: Values that are possible.
+        bounds: Range of possible values.
         xlog: Whether the horizontal axes are logarithmic.
         ylog: Whether the vertical axes are logarithmic.
-        ticks: Marked places of the horizontal axes; empty for automatic ones.
-        connected: Whether the points of a series are joined.
+        ticks: Ticks of the horizontal axes; empty for automatic ticks.
+        connected: Whether to connect the points of a series.
         columns: Panels side by side.
     """
     count = len(series_by_panel)
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     size = SIZE if count == 1 else (3.2 * columns + 0.6, SIZE[1] if rows == 1 else 0.5 + 2.9 * rows)
-    figure, every = panels(size, columns, rows, sharex=True, sharey=True)
-    for axes in every[count:]:
+    figure, all_axes = panels(size, columns, rows, sharex=True, sharey=True)
+    for axes in all_axes[count:]:
         axes.set_axis_off()
-    for axes, (title, series) in zip(every, series_by_panel.items(), strict=False):
+    for axes, (title, series) in zip(all_axes, series_by_panel.items(), strict=False):
         axes.set_title(title, fontsize=TEXT_SIZE, color=INK, loc="left", parse_math=False)
-        for own in series:
-            _errorbars(axes, own, bounds, connected)
+        for line in series:
+            _errorbars(axes, line, bounds, connected)
         for on, set_scale in ((xlog, axes.set_xscale), (ylog, axes.set_yscale)):
             if on:
                 set_scale("log")
         if ticks:
             axes.set_xticks(ticks)
         if xlog:
-            places = [x for own in series for x in own.x]
-            near = bool(places) and max(places) < 4 * min(places)
-            axes.xaxis.set_major_locator(MaxNLocator(5) if near else LogLocator(subs=(1.0, 2.0, 5.0)))
+            x = [x for line in series for x in line.x]
+            narrow = bool(x) and max(x) < 4 * min(x)
+            axes.xaxis.set_major_locator(MaxNLocator(5) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_minor_formatter(NullFormatter())
         for on, axis in ((xlog, axes.xaxis), (ylog, axes.yaxis)):
             if on:
-                axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
-    for axes in every[:count]:  # after all panels are drawn, since they share their limits
+                axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:,g}"))
+    for axes in all_axes[:count]:  # after all panels are drawn, since they share their limits
         end_at(axes, *bounds)
-    for axes in every[max(0, count - columns) : count]:
+    for axes in all_axes[max(0, count - columns) : count]:
         axes.set_xlabel(xlabel)
         axes.xaxis.set_tick_params(labelbottom=True)
-    for axes in every[::columns]:
+    for axes in all_axes[::columns]:
         axes.set_ylabel(ylabel)
     return _with_legend(figure)
 
@@ -233,22 +233,22 @@ def image_grid(
         max((title.count("\n") + 1 for title in titles[i : i + columns] if title), default=0) for i in range(0, count, columns)
     ]
     ratio = grid.images.shape[1] / grid.images.shape[2]
-    height = 0.35 + side * ratio * rows + sum(0.04 + 0.16 * number for number in lines if number)
+    height = 0.35 + side * ratio * rows + sum(0.04 + 0.16 * line_count for line_count in lines if line_count)
     figure = Figure(figsize=(max(4 * PICTURE_SIDE, side * columns), height), layout="constrained")
-    every: Any = figure.subplots(rows, columns, squeeze=False)
-    for axes in every.flat:
+    all_axes: Any = figure.subplots(rows, columns, squeeze=False)
+    for axes in all_axes.flat:
         axes.set_axis_off()
-    for axes, image, title in zip(every.flat, grid.images, titles, strict=False):
+    for axes, image, title in zip(all_axes.flat, grid.images, titles, strict=False):
         axes.imshow(image, interpolation="nearest" if image.shape[1] < 100 else "bilinear")
         axes.set_title(title, fontsize=TITLE_SIZE, color=INK, pad=2, parse_math=False)
-    drawn = {}
+    patches = {}
     for index, x, y, width, box_height, kind in grid.boxes.tolist():
         predicted = kind == PREDICTED_BOX
         style = {"ec": ORANGE, "ls": (0, (3, 2))} if predicted else {"ec": SKY, "ls": "-"}
         box = Rectangle((x - 0.5, y - 0.5), width, box_height, fill=False, lw=1.8, **style)
         box.set_path_effects([Stroke(linewidth=3, foreground="black", alpha=0.5), Normal()])
-        drawn[pairs_of_boxes[predicted]] = every.flat[int(index)].add_patch(box)
-    legend_below(figure, list(drawn.values()), list(drawn))
+        patches[pairs_of_boxes[predicted]] = all_axes.flat[int(index)].add_patch(box)
+    legend_below(figure, list(patches.values()), list(patches))
     return figure
 
 
@@ -274,8 +274,8 @@ def _errorbars(axes: Any, series: Series, bounds: tuple[float, float], connected
 
 def _with_legend(figure: Figure, order: Sequence[str] = ()) -> Figure:
     """Add one legend for all panels, unless there is a single entry; entries in ``order`` come first."""
-    every: Any = figure.axes
-    entries = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    all_axes: Any = figure.axes
+    entries = {name: handle for axes in all_axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     # matplotlib puts plain lines before lines with error bars.
     names = sorted(entries, key=lambda name: not isinstance(entries[name], ErrorbarContainer))
     names = [*(name for name in order if name in entries), *(name for name in names if name not in order)]
@@ -285,7 +285,7 @@ def _with_legend(figure: Figure, order: Sequence[str] = ()) -> Figure:
 
 
 def _folded(text: str, width: int = 26, lines: int = 4) -> str:
-    """Fold at spaces; a legend as wide as a list of settings would leave no room for the figure."""
+    """Fold at spaces, so that a long legend leaves room for the figure."""
     if len(text) <= width:
         return text
     return "\n".join(textwrap.wrap(text, width, max_lines=lines, placeholder=" …"))

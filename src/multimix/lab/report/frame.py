@@ -63,16 +63,19 @@ Rows = Sequence[Row]
 
 
 def run_frame(rows: Rows) -> pd.DataFrame:
-    """Return one row per stored row.
+    """Return the run frame, with one row per stored row.
 
     Args:
         rows: Stored rows of finished runs (:func:`multimix.lab.evaluation.cache.collect_runs`).
+
+    Raises:
+        ValueError: If a row has other fields than this version writes.
     """
     return pd.DataFrame([_run_record(row) for row in rows])
 
 
 def epoch_frame(rows: Rows) -> pd.DataFrame:
-    """Return one row per epoch of every stored row.
+    """Return the epoch frame, with one row per epoch of every stored row.
 
     Args:
         rows: Stored rows of finished runs.
@@ -86,9 +89,9 @@ def epoch_frame(rows: Rows) -> pd.DataFrame:
             spent = {"steps": epoch["updates"], "samples": samples, "compute": compute}
             run = {name: row[name] for name in ("arm", "k", "seed", "digest")}
             records.append({**run, **epoch, **spent})
-    names = ["arm", "k", "seed", "digest", *(known.name for known in fields(Epoch))]
+    names = ["arm", "k", "seed", "digest", *(epoch_field.name for epoch_field in fields(Epoch))]
     frame = pd.DataFrame(records, columns=[*names, "steps", "samples", "compute"])
-    measured = [known.name for known in fields(Epoch)]
+    measured = [epoch_field.name for epoch_field in fields(Epoch)]
     return frame.astype(dict.fromkeys(measured, float))
 
 
@@ -129,14 +132,14 @@ def _on_cpu(row: Row) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class RunGroup:
-    """Runs of one method and K with the same settings; without runs, a training not done yet.
+    """Runs of one method and K with the same settings; empty before the first training.
 
     Args:
         arm: The method, or a strategy such as ``large_batch``.
         k: Interpolations per pair, or the factor of a strategy; 0 for a network not trained here.
         digest: Digest of the settings.
-        processes: Number of processes of each run. Pairs and batch statistics are per process, so
-            it separates groups.
+        processes: Processes of each run. Pairs and batch statistics are per process, so runs with
+            different numbers of processes are in different groups.
         runs: Rows of the run frame, indexed by seed in ascending order.
         epochs: Rows of the epoch frame.
         differs: Settings that differ from those of most runs with this method and K, in words.
@@ -170,7 +173,7 @@ class RunGroup:
 
     @property
     def comparable(self) -> tuple[str, ...]:
-        """Equal for groups that differ by method and K alone."""
+        """A key that is equal for groups that differ only by method and K."""
         changed = (text for text in self.changed if not text.startswith(("method ", "method.")))
         return (*changed, f"processes = {self.processes}")
 
@@ -185,30 +188,53 @@ class RunGroup:
         return list(self.runs["row"]) if len(self.runs) else []
 
     def values(self, name: str) -> dict[int, float]:
-        """Return a column of the run frame by seed, without missing values."""
+        """Return a column of the run frame by seed, without missing values.
+
+        Args:
+            name: Column of the run frame.
+        """
         if name not in self.runs:
             return {}
         column = self.runs[name].dropna()
         return {int(seed): float(value) for seed, value in column.items()}
 
     def summary(self, name: str) -> Summary | None:
-        """Return mean and interval of a column over seeds, or None without values."""
+        """Return mean and interval of a column over seeds, or None without values.
+
+        Args:
+            name: Column of the run frame.
+        """
         values = self.values(name)
         return summary(list(values.values())) if values else None
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a column over seeds, or None without values."""
-        found = self.summary(name)
-        return None if found is None else found.mean
+        """Return the mean of a column over seeds, or None without values.
+
+        Args:
+            name: Column of the run frame.
+        """
+        mean = self.summary(name)
+        return None if mean is None else mean.mean
 
     def evaluated(self, name: str) -> list[Row]:
-        """Return the stored evaluations called ``name``, of the runs that have it."""
-        found = (row.get("evaluations", {}).get(name) for row in self.rows)
-        return [evaluation for evaluation in found if evaluation is not None]
+        """Return the stored evaluations with the key ``name``, one for each run that has it.
+
+        Args:
+            name: Key of the evaluation, such as ``error@best``.
+        """
+        evaluations = (row.get("evaluations", {}).get(name) for row in self.rows)
+        return [evaluation for evaluation in evaluations if evaluation is not None]
 
 
 class Study(NamedTuple):
-    """The runs of a recipe at a scale: groups in the order of the recipe, then others, and notes."""
+    """The runs of a recipe at a scale.
+
+    Args:
+        recipe: The recipe.
+        scale: The scale.
+        groups: Groups in the order of the recipe, then others.
+        notes: Remarks on settings, machines, and versions.
+    """
 
     recipe: Recipe
     scale: Scale
@@ -232,7 +258,7 @@ class Study(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The error to compare: the recipe's, or the last if it reports something else."""
+        """The compared error: the recipe's metric if it is an error, otherwise ``last``."""
         return self.metric if self.metric in ERROR_LABELS else "last"
 
     @property
@@ -246,7 +272,11 @@ class Study(NamedTuple):
         return {differs: f"[{number}]" for number, differs in enumerate(sets, start=1)}
 
     def label(self, group: RunGroup) -> str:
-        """Return the group's label with its mark."""
+        """Return the group's label with its mark.
+
+        Args:
+            group: A group of this study.
+        """
         return f"{group.label} {self.marks()[group.differs]}" if group.differs else group.label
 
     def baseline(self) -> RunGroup | None:
@@ -266,10 +296,9 @@ def studies(rows: Rows, recipes: Mapping[str, Recipe] = RECIPES) -> list[Study]:
     """
     names = {row.get("recipe") for row in rows}
     for name in sorted(map(str, names - set(recipes))):
-        known = ", ".join(recipes)
-        raise ValueError(f"recipe {name!r} of these runs is unknown; known recipes are {known}")
-    found = [study(recipes[name], scale, rows) for name in recipes if name in names for scale in SCALES]
-    return [one for one in found if one.trained]
+        raise ValueError(f"recipe {name!r} of these runs is unknown; known recipes are {', '.join(recipes)}")
+    candidates = [study(recipes[name], scale, rows) for name in recipes if name in names for scale in SCALES]
+    return [candidate for candidate in candidates if candidate.trained]
 
 
 def study(recipe: Recipe, scale: Scale, rows: Rows) -> Study:
@@ -278,9 +307,12 @@ def study(recipe: Recipe, scale: Scale, rows: Rows) -> Study:
     Args:
         recipe: The recipe.
         scale: The scale.
-        rows: Stored rows; those of other recipes and scales are ignored.
+        rows: Stored rows; rows of other recipes and scales are ignored.
+
+    Raises:
+        ValueError: If ``recipe.metric`` is not a field of :class:`Outcome`.
     """
-    if recipe.metric not in {known.name for known in fields(Outcome)}:
+    if recipe.metric not in {outcome_field.name for outcome_field in fields(Outcome)}:
         raise ValueError(f"metric must be a field of Outcome, got {recipe.metric!r}")
     rows = [row for row in rows if (row.get("recipe"), row.get("scale")) == (recipe.name, scale)]
     runs, epochs = run_frame(rows), epoch_frame(rows)
@@ -288,12 +320,12 @@ def study(recipe: Recipe, scale: Scale, rows: Rows) -> Study:
     groups: list[RunGroup] = []
     notes = []
     for arm, k in dict.fromkeys(keys):
-        own = runs[(runs.arm == arm) & (runs.k == k)] if len(runs) else runs
-        if not len(own):
+        group_runs = runs[(runs.arm == arm) & (runs.k == k)] if len(runs) else runs
+        if not len(group_runs):
             groups.append(RunGroup(arm, k))
             continue
-        groups += _groups(recipe, scale, arm, k, own, epochs)
-        for (_, seed), count in own.groupby(["digest", "seed"], sort=False).size().items():
+        groups += _groups(recipe, scale, arm, k, group_runs, epochs)
+        for (_, seed), count in group_runs.groupby(["digest", "seed"], sort=False).size().items():
             if count > 1:
                 label = RunGroup(arm, k).label
                 notes.append(f"{label}, seed {seed}, has {count} rows: the last one counts")
@@ -301,39 +333,49 @@ def study(recipe: Recipe, scale: Scale, rows: Rows) -> Study:
 
 
 def join_settings(settings: Sequence[str], limit: int = 4) -> str:
-    """Join settings to one text, at most ``limit`` of them by name."""
-    more = [f"and {len(settings) - limit} more"] if len(settings) > limit else []
-    return "; ".join([*settings[:limit], *more])
+    """Join at most ``limit`` settings to one text and count the remainder.
+
+    Args:
+        settings: Settings in words.
+        limit: Settings to name.
+    """
+    remainder = [f"and {len(settings) - limit} more"] if len(settings) > limit else []
+    return "; ".join([*settings[:limit], *remainder])
 
 
 def settings_differences(first: Settings, second: Settings) -> tuple[str, ...]:
-    """Return the dotted names of settings that differ, with both values."""
+    """Return the dotted names of settings that differ, with both values.
+
+    Args:
+        first: Settings.
+        second: Settings to compare with.
+    """
     return _differences(_plain(describe(first)), _plain(describe(second)))
 
 
 def _groups(recipe: Recipe, scale: Scale, arm: str, k: int, runs: pd.DataFrame, epochs: pd.DataFrame) -> Iterator[RunGroup]:
-    """Yield one group per digest, that with most seeds first."""
+    """Yield one group per digest, the group with the most seeds first."""
     expected = _recipe_settings(recipe, scale, arm, k)
     by_digest = {str(digest): frame for digest, frame in runs.groupby("digest", sort=False)}
     newest = {digest: frame.iloc[-1] for digest, frame in by_digest.items()}
     settings = {digest: _with_defaults(last["row"]["settings"]) for digest, last in newest.items()}
-    changed = {digest: _differences(own, expected) for digest, own in settings.items()}
+    changed = {digest: _differences(stored, expected) for digest, stored in settings.items()}
     seeds = {digest: frame.seed.nunique() for digest, frame in by_digest.items()}
-    # With equal numbers of seeds, the recipe's own settings are the rule and others the exception.
+    # With equal numbers of seeds, the recipe's settings come first.
     order = sorted(by_digest, key=lambda digest: (-seeds[digest], len(changed[digest]) > 0))
     for digest in order:
         differs = _differences(settings[digest], settings[order[0]])
         processes = int(newest[digest]["processes"])
         if digest != order[0] and not differs and processes == newest[order[0]]["processes"]:
-            differs = (f"digest = {digest}, not {order[0]}",)  # a number in another notation
+            differs = (f"digest = {digest}, not {order[0]}",)  # equal numbers in different notation
         frame = by_digest[digest].drop_duplicates("seed", keep="last").set_index("seed").sort_index()
-        own = epochs[(epochs.arm == arm) & (epochs.k == k) & (epochs.digest == digest)]
-        own = own.drop_duplicates(["seed", "number"], keep="last")
-        yield RunGroup(arm, k, digest, processes, frame, own, differs, changed[digest])
+        group_epochs = epochs[(epochs.arm == arm) & (epochs.k == k) & (epochs.digest == digest)]
+        group_epochs = group_epochs.drop_duplicates(["seed", "number"], keep="last")
+        yield RunGroup(arm, k, digest, processes, frame, group_epochs, differs, changed[digest])
 
 
 def _recipe_settings(recipe: Recipe, scale: Scale, arm: str, k: int) -> dict[str, Any]:
-    """Return the recipe's settings of a method, or without it if this version cannot build it."""
+    """Return the recipe's settings with the method, or without it if this version cannot build it."""
     base = recipe.settings(scale)
     with suppress(ValueError, TypeError):
         if arm in arm_names():
@@ -372,12 +414,12 @@ def _text(value: Any) -> str:
 
 
 def _changes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    labels: dict[tuple[str, ...], list[str]] = {}
+    labels_by_change: dict[tuple[str, ...], list[str]] = {}
     for group in groups:
         if group.marked:
-            labels.setdefault(group.changed, []).append(group.label)
-    for changed, own in labels.items():
-        names = ", ".join(dict.fromkeys(own))
+            labels_by_change.setdefault(group.changed, []).append(group.label)
+    for changed, group_labels in labels_by_change.items():
+        names = ", ".join(dict.fromkeys(group_labels))
         yield f"{CHANGED} not with the recipe's settings: {names} ({join_settings(changed)})"
 
 

@@ -19,7 +19,11 @@ LONG_CELL = 40  # characters; longer cells are folded
 
 @dataclass(frozen=True)
 class Finding:
-    """A paragraph that stands out."""
+    """A highlighted paragraph.
+
+    Args:
+        text: The paragraph.
+    """
 
     text: str
     kind: ClassVar[str] = "finding"
@@ -27,7 +31,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Heading:
-    """A title inside a section."""
+    """A title inside a section.
+
+    Args:
+        text: The title.
+    """
 
     text: str
     kind: ClassVar[str] = "heading"
@@ -35,7 +43,11 @@ class Heading:
 
 @dataclass(frozen=True)
 class Code:
-    """Text whose line breaks count, such as a command."""
+    """Preformatted text, such as a command.
+
+    Args:
+        text: The text.
+    """
 
     text: str
     kind: ClassVar[str] = "code"
@@ -43,7 +55,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Notes:
-    """Sentences in small print."""
+    """A list in small print.
+
+    Args:
+        sentences: Its items.
+    """
 
     sentences: Sequence[str]
     kind: ClassVar[str] = "notes"
@@ -51,7 +67,11 @@ class Notes:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values in two columns."""
+    """Names and values in two columns.
+
+    Args:
+        values: Values by name.
+    """
 
     values: Mapping[str, Any]
     kind: ClassVar[str] = "facts"
@@ -85,7 +105,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Beside:
-    """Pictures side by side where they fit."""
+    """Pictures side by side where they fit.
+
+    Args:
+        pictures: The pictures.
+    """
 
     pictures: Sequence[Picture]
     kind: ClassVar[str] = "beside"
@@ -93,7 +117,11 @@ class Beside:
 
 @dataclass(frozen=True)
 class Html:
-    """Trusted HTML from a file of this package."""
+    """Trusted HTML from a file of this package.
+
+    Args:
+        text: The HTML.
+    """
 
     text: str
     kind: ClassVar[str] = "html"
@@ -105,8 +133,8 @@ class Section:
 
     Args:
         title: Its title.
-        blocks: Its content; empty blocks and None are left out, and so is an empty section.
-        unfolded: Whether the page shows it at once.
+        blocks: Its content. Empty blocks, None, and empty sections are omitted.
+        unfolded: Whether it is open when the page loads.
     """
 
     title: str
@@ -138,11 +166,11 @@ def render_page(
     Args:
         title: Title.
         lead: A paragraph below the headline.
-        blocks: The content; most of it sections.
+        blocks: The content, usually sections.
         headline: One sentence that answers the page's question.
-        figure: What the headline says, as a figure beside it.
+        figure: Figure beside the headline.
         template: File in ``templates``.
-        **values: More variables of the template.
+        **values: Further variables of the template.
     """
     environment = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -154,7 +182,7 @@ def render_page(
 
 
 def _shown(blocks: "Iterable[Block | None]") -> "list[Any]":
-    """Leave out what is empty, and turn tables with one row into facts."""
+    """Omit empty blocks, and convert tables with one row to facts."""
     shown: list[Any] = []
     for block in blocks:
         if isinstance(block, Table):
@@ -184,10 +212,10 @@ def _table(table: Table) -> "list[Any]":
 def _inline_svg(svg: bytes, alt: str) -> Markup:
     text = svg.decode()
     text = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.S)
-    # Some versions of matplotlib write font: SIZE FAMILY, others both separately.
+    # Versions of matplotlib differ: "font: SIZE FAMILY", or both properties separately.
     text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" ?font-family: [^;\"]*;?", "", text))
     text = re.sub("|".join(ON_PAGE), lambda match: ON_PAGE[match[0]], text)
-    # Names in two figures of one page must differ.
+    # The ids of all figures of a page must be distinct.
     prefix = hashlib.sha256(svg).hexdigest()[:8]
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
     return Markup(text.replace("<svg ", str(Markup('<svg role="img" aria-label="{}" ').format(alt)), 1))

@@ -1,4 +1,4 @@
-"""The paper's tables and figures with its numbers, as specifications of our own tables."""
+"""Specifications of the paper's tables and figures, with its numbers and claims."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from ..recipes import recipe
 from ..recipes.base import Scale
 
 REPORTED = "reported"  # the number that a recipe reports at a scale
-SPIRAL = "spiral"  # in place of a recipe: the demo
+SPIRAL = "spiral"  # the demo, in place of a recipe
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII")
 Kind = Literal["table", "figure"]
 Key = tuple[str, int]  # method and K
@@ -19,14 +19,25 @@ NONE: Key = ("none", 1)
 
 
 class Value(NamedTuple):
-    """A number of the paper, with the standard deviation over its runs if it gives one."""
+    """A number of the paper.
+
+    Args:
+        mean: The number.
+        sd: Standard deviation over the paper's runs, if given.
+    """
 
     mean: float
     sd: float | None = None
 
 
 class PaperRow(NamedTuple):
-    """A row: method, K, and the paper's name for it."""
+    """A row of an exhibit.
+
+    Args:
+        arm: The method.
+        k: Its K.
+        label: The paper's name of the row.
+    """
 
     arm: str
     k: int
@@ -49,7 +60,7 @@ class Measurement:
         lower: Whether lower values are better.
         unit: Unit of the values.
         places: Decimal places; None for numbers of any size.
-        of: Method and K of the runs for all rows; None takes each row's own.
+        of: Method and K of the runs for all rows; None for method and K of each row.
         paper: The paper's numbers.
     """
 
@@ -63,19 +74,31 @@ class Measurement:
     paper: Mapping[Key, Value] = field(default_factory=dict)
 
     def name(self, scale: Scale, k: int) -> str:
-        """Return the column of the run frame."""
+        """Return the column of the run frame.
+
+        Args:
+            scale: The scale.
+            k: K of the row.
+        """
         if self.recipe == SPIRAL:
             return self.value
         return recipe(self.recipe).reported(scale) if self.value == REPORTED else self.value.format(k=k)
 
     @property
     def measure(self) -> str | None:
-        """The evaluation that measures it, None for training itself."""
+        """The evaluation that measures it; None for numbers of the training."""
         return self.value.partition(".")[0].partition("@")[0] if "." in self.value else None
 
 
 class Claim(NamedTuple):
-    """A claim of the paper: row ``first`` is better than row ``second``, or than a number."""
+    """A claim of the paper: row ``first`` is better than row ``second``, or than a number.
+
+    Args:
+        text: The claim in words.
+        column: Index of the measurement.
+        first: Method and K of the better row.
+        second: Method and K of the other row, or a number.
+    """
 
     text: str
     column: int
@@ -92,11 +115,11 @@ class Exhibit:
         number: The paper's number.
         name: A short name for the command line.
         title: Title.
-        about: What it shows, in a sentence.
+        about: Description in one sentence.
         columns: Measurements; a figure that shows pictures has none.
         rows: Trainings.
-        claims: What the paper claims.
-        notes: Where the paper's text and tables differ, what it leaves open, what we do.
+        claims: Claims of the paper.
+        notes: Contradictions and gaps in the paper, and our choices.
         pictures_of: Recipes whose runs a figure without measurements shows.
     """
 
@@ -113,7 +136,7 @@ class Exhibit:
 
     @property
     def short(self) -> str:
-        """What ``--only`` calls it: ``VIII``, ``fig6``."""
+        """The name for ``--only``: ``VIII``, ``fig6``."""
         return ROMAN[self.number - 1] if self.kind == "table" else f"fig{self.number}"
 
     @property
@@ -123,17 +146,17 @@ class Exhibit:
 
     @property
     def file_stem(self) -> str:
-        """Name of its files: ``table-VIII``, ``figure-6``."""
+        """The stem of its files: ``table-VIII``, ``figure-6``."""
         return f"{self.kind}-{self.label.split()[1]}"
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """Recipes whose runs fill it."""
+        """Recipes whose runs it shows."""
         return tuple(dict.fromkeys((*(column.recipe for column in self.columns), *self.pictures_of)))
 
     @property
     def trainings(self) -> tuple[tuple[str, str, int], ...]:
-        """Recipe, method, and K of every training that fills it."""
+        """Recipe, method, and K of every training whose numbers it shows."""
         keys = [(column.recipe, *(column.of or row.key)) for column in self.columns for row in self.rows]
         keys += [(name, *row.key) for name in self.pictures_of for row in self.rows]
         return tuple(dict.fromkeys(key for key in keys if key[0] != SPIRAL))
@@ -144,10 +167,14 @@ class Exhibit:
         return tuple(dict.fromkeys(column.measure for column in self.columns if column.measure is not None))
 
     def part(self, recipe_name: str) -> "Exhibit":
-        """Return the exhibit with the measurements of one recipe only."""
-        places = [i for i, column in enumerate(self.columns) if column.recipe == recipe_name]
-        claims = [claim._replace(column=places.index(claim.column)) for claim in self.claims if claim.column in places]
-        return replace(self, columns=tuple(self.columns[i] for i in places), claims=tuple(claims))
+        """Return the exhibit with the measurements of one recipe only.
+
+        Args:
+            recipe_name: Name of the recipe.
+        """
+        indices = [i for i, column in enumerate(self.columns) if column.recipe == recipe_name]
+        claims = [claim._replace(column=indices.index(claim.column)) for claim in self.claims if claim.column in indices]
+        return replace(self, columns=tuple(self.columns[i] for i in indices), claims=tuple(claims))
 
 
 def exhibit(name: str) -> Exhibit:
@@ -156,25 +183,36 @@ def exhibit(name: str) -> Exhibit:
     Args:
         name: ``I`` … ``VIII`` or ``tableI`` for tables, ``fig2`` … ``fig8`` for figures, or its name.
 
+    Raises:
+        ValueError: If the paper has no exhibit with this name.
+
     Examples:
         >>> [exhibit(name).label for name in ("V", "fig6", "table2", "speech")]
         ['Table V', 'Fig. 6', 'Table II', 'Table VII']
     """
-    wanted = name.strip().lower().replace(" ", "").replace(".", "")
+    normalized = name.strip().lower().replace(" ", "").replace(".", "")
     names: dict[str, Exhibit] = {}
-    for one in EXHIBITS:
-        numbers = (str(one.number), one.short.lower()) if one.kind == "table" else (str(one.number),)
-        names |= dict.fromkeys((one.name, one.short.lower(), *(one.kind + number for number in numbers)), one)
-    if wanted not in names:
-        raise ValueError(f"the paper has no exhibit {name!r}{nearest(wanted, names)}; use I … VIII or fig2 … fig8")
-    return names[wanted]
+    for candidate in EXHIBITS:
+        numbers = (str(candidate.number), candidate.short.lower()) if candidate.kind == "table" else (str(candidate.number),)
+        names |= dict.fromkeys(
+            (candidate.name, candidate.short.lower(), *(candidate.kind + number for number in numbers)), candidate
+        )
+    if normalized not in names:
+        raise ValueError(f"the paper has no exhibit {name!r}{nearest(normalized, names)}; use I … VIII or fig2 … fig8")
+    return names[normalized]
 
 
 def paper_error(recipe_name: str, arm: str, k: int) -> float | None:
-    """Return the paper's error of a method with a recipe, if it reports one."""
-    columns = [column for one in EXHIBITS for column in one.columns]
-    reported = [column for column in columns if (column.recipe, column.value) == (recipe_name, REPORTED)]
-    return next((column.paper[arm, k].mean for column in reported if (arm, k) in column.paper), None)
+    """Return the paper's error of a method with a recipe, if it reports one.
+
+    Args:
+        recipe_name: Name of the recipe.
+        arm: The method.
+        k: Its K.
+    """
+    columns = (column for shown_exhibit in EXHIBITS for column in shown_exhibit.columns if column.value == REPORTED)
+    matching = (column for column in columns if column.recipe == recipe_name and (arm, k) in column.paper)
+    return next((column.paper[arm, k].mean for column in matching), None)
 
 
 def _beside(rows: Sequence[PaperRow], values: Sequence[float | tuple[float, float]]) -> dict[Key, Value]:
@@ -189,8 +227,8 @@ def _better_than_all(columns: Sequence[Measurement], rows: Sequence[PaperRow]) -
     claims = []
     for i, column in enumerate(columns):
         for row in (row for row in rows if row.key != MULTI_MIX and column.paper):
-            better = column.paper[MULTI_MIX].mean < column.paper[row.key].mean
-            if better == column.lower:
+            below = column.paper[MULTI_MIX].mean < column.paper[row.key].mean
+            if below == column.lower:
                 text = f"{column.head}: {label} {'below' if column.lower else 'above'} {row.label}"
                 claims.append(Claim(text, i, MULTI_MIX, row.key))
     return tuple(claims)
@@ -280,7 +318,7 @@ AGAINST_K = (
     *(PaperRow(arm, k, f"{label}, K = {k}") for arm, label in CURVES.items() for k in KS),
 )
 INTERPOLATIONS = tuple(PaperRow("puzzlemix", k, f"K = {k}") for k in KS)
-# The figure prints no numbers; those that Table I has for the same trainings are known.
+# The figure prints no numbers; Table I has numbers of the same trainings.
 RESNEXT = {key: value for key, value in ERRORS_COLUMNS[2].paper.items() if key == NONE or key[0] in CURVES}
 SPIRAL_ROWS = (
     PaperRow("none", 0, "no mixup"),
@@ -290,8 +328,8 @@ SPIRAL_ROWS = (
 SPIRAL_COLUMN = Measurement("accuracy", SPIRAL, "accuracy", lower=False, paper=_beside(SPIRAL_ROWS, (90.67, 94.17, 97.50)))
 
 FOLLOWED = (
-    "the paper names no loss; at its scale it is binary cross-entropy of the softmax here, as in the code of Puzzle Mix and "
-    "Co-Mixup, whose set-up it follows (cross-entropy at the smaller scales)"
+    "the paper names no loss; at its scale, the loss here is binary cross-entropy of the softmax, as in the code of Puzzle Mix "
+    "and Co-Mixup, whose setup the paper follows (cross-entropy at the smaller scales)"
 )
 TABLES = (
     Exhibit(
@@ -301,13 +339,13 @@ TABLES = (
             "the paper's text gives the gain over puzzle-mix as 2.29 points with ResNeXt29-4-24 and 1.68 on Tiny-ImageNet; by "
             "its table it is 19.74 − 18.23 = 1.51 and 36.79 − 34.84 = 1.95 (the 1.42 and 0.75 of the other two agree): compare "
             "with the table",
-            "which epoch the paper reports is not said; here it is the median of the last 10 at paper scale, as the co-mixup "
-            "code prints, and the last one otherwise",
+            "the paper does not say which epoch it reports; here it is the median of the last 10 at paper scale, as the co-mixup "
+            "code prints, otherwise the last epoch",
             FOLLOWED,
             "manifold mixup mixes at hidden layers only, as in the paper (s > 0); with --follow code a third of its batches are "
             "mixed at the input, as in its authors' code",
-            "the clean loss that the code of Puzzle Mix adds on Tiny-ImageNet is not in the paper's loss: it is there with "
-            "--follow code only; co-mixup, a baseline, keeps that of its authors",
+            "the clean loss that the code of Puzzle Mix adds on Tiny-ImageNet is not in the paper's loss: it is added with "
+            "--follow code only; co-mixup, a baseline, has the clean loss of its authors",
         ),
     ),
     Exhibit(
@@ -315,9 +353,9 @@ TABLES = (
         "Test error when five times as many samples make an update.",
         (STRATEGIES_COLUMN,), STRATEGIES, _better_than_all((STRATEGIES_COLUMN,), STRATEGIES),
         (
-            "large batches make five times fewer updates at the same rate; what is mixed in a large or augmented batch is mixed "
-            "by puzzle-mix at K = 1, since the paper says that the set-up is that of puzzle-mix; how far batch augmentation "
-            "rotates is not said (here ±15°)",
+            "large batches make five times fewer updates at the same rate; large or augmented batches are mixed by puzzle-mix at "
+            "K = 1, since the paper uses the setup of puzzle-mix; the paper does not give the rotation of batch augmentation "
+            "(here ±15°)",
         ),
     ),
     Exhibit(
@@ -325,11 +363,10 @@ TABLES = (
         (IMAGENET_COLUMN,), METHODS, _better_than_all((IMAGENET_COLUMN,), METHODS),
         (
             "the paper quotes its baselines from the co-mixup paper; one run each",
-            "the paper calls 160 and 352 the sizes of its images: those are the sizes they are stored in, the network sees crops "
-            "of 128 and 224",
-            "the rate falls tenfold at epochs 65 and 90, as the paper says; with --follow code it falls there along the straight "
-            "lines of the code",
-            "the clean loss of Puzzle Mix's code is not in the paper's loss: it is there with --follow code only",
+            "the paper gives 160 and 352 as the sizes of its images: these are the stored sizes, and the network is trained on "
+            "crops of 128 and 224",
+            "the rate falls tenfold at epochs 65 and 90, as the paper says; with --follow code it falls linearly, as in the code",
+            "the clean loss of Puzzle Mix's code is not in the paper's loss: it is added with --follow code only",
         ),
     ),
     Exhibit(
@@ -349,8 +386,8 @@ TABLES = (
         BACKGROUND_COLUMNS, METHODS, _better_than_all(BACKGROUND_COLUMNS, METHODS),
         (
             "under random replacement the paper sets multi-mix's 39.01 in bold although co-mixup's 38.77 is lower",
-            "how the paper separates object and background is not said; here the background is what lies outside all true boxes, "
-            "and the other image is resized to fit",
+            "the paper does not say how it separates object and background; here the background is everything outside all true "
+            "boxes, and the other image is resized to fit",
         ),
     ),
     Exhibit(
@@ -369,7 +406,7 @@ TABLES = (
         "table", 7, "speech", "Test error on Google commands, VGG-11",
         "The error on the test clips at the epoch with the least validation error.",
         (SPEECH_COLUMN,), METHODS, _better_than_all((SPEECH_COLUMN,), METHODS),
-        ("batch, momentum, α and how puzzle-mix was applied to a spectrogram are not in the paper",),
+        ("the paper does not give batch size, momentum, α, or how puzzle-mix was applied to a spectrogram",),
     ),
     Exhibit(
         "table", 8, "calibration", "Expected calibration error (ECE) on ImageNet, ResNet-50",
@@ -399,8 +436,8 @@ FIGURES = (
             Claim("multi-mix above manifold mixup", 0, ("multimix-k5", 5), ("manifold-k1", 1)),
         ),
         (
-            "the paper's numbers are 544, 565 and 585 of 600 test samples, one run as far as known: whether it was selected or "
-            "is an average is not said, and generator, weight decay, α, activation and initialization are not published",
+            "the paper's numbers are 544, 565, and 585 of 600 test samples, probably of one run; the paper does not say whether "
+            "it was selected or averaged, nor generator, weight decay, α, activation, and initialization",
         ),
     ),
     Exhibit(
@@ -424,8 +461,8 @@ FIGURES = (
         (Measurement("increase", "cifar100_resnext29_4_24", "training_time.increase_{k}", places=1, of=PUZZLE),), INTERPOLATIONS,
         tuple(Claim(f"K = {k} takes less than {k} times as long", 0, ("puzzlemix", k), 100.0 * (k - 1)) for k in KS[1:]),
         (
-            "measured in turn with the network that was trained with K = 1; the paper puts the slow growth down to parallel "
-            "execution: on a CPU core, where nothing runs in parallel, it need not show",
+            "measured with the network that was trained with K = 1; the paper attributes the slow growth to parallel execution, "
+            "which a single CPU core does not have",
         ),
     ),
     Exhibit(
@@ -437,7 +474,7 @@ FIGURES = (
         (
             "the paper's variance subtracts (E‖g‖)², where the identity needs ‖E g‖²; the squared norm is a surrogate for the "
             "variance, exact up to ‖E g‖²; multimix variance measures the variance itself",
-            "whether weight decay counts is not said in the paper; here it does not",
+            "the paper does not say whether the gradient includes weight decay; here it does not",
         ),
     ),
 )  # fmt: skip

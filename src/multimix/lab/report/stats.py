@@ -19,7 +19,15 @@ VERDICT_RULE = (
 
 
 class Summary(NamedTuple):
-    """Mean of ``n`` values with its 95 % t-interval ``mean ± half``; ``half`` is NaN for n = 1."""
+    """Mean of ``n`` values with its 95 % t-interval ``mean ± half``.
+
+    Args:
+        n: Number of values.
+        mean: Their mean.
+        half: Half the interval; NaN for n = 1.
+        median: Their median.
+        sd: Standard deviation; NaN for n = 1.
+    """
 
     n: int
     mean: float
@@ -34,8 +42,16 @@ class Summary(NamedTuple):
 class Paired(NamedTuple):
     """Mean difference over common seeds with its 95 % interval and two-sided p-values.
 
-    ``wins`` counts differences above 0. If all differences are equal and not 0, there is no spread
-    to test: ``p_t`` is that of the sign test, and ``half`` is NaN below six seeds.
+    If all differences are equal and not 0, there is no spread to test: ``p_t`` is that of the sign
+    test, and ``half`` is NaN below six seeds.
+
+    Args:
+        n: Number of common seeds.
+        mean: Mean difference.
+        half: Half the 95 % t-interval; NaN for n = 1.
+        wins: Number of differences above 0.
+        p_t: p-value of the paired t-test.
+        p_wilcoxon: p-value of Wilcoxon's signed-rank test.
     """
 
     n: int
@@ -52,7 +68,14 @@ class Paired(NamedTuple):
 
 
 class Equivalence(NamedTuple):
-    """Two one-sided t-tests against ±``margin``; ``low`` and ``high`` bound the 90 % interval."""
+    """Two one-sided t-tests against ±``margin``.
+
+    Args:
+        margin: The largest difference that does not matter.
+        p: p-value of the null hypothesis that the difference is larger.
+        low: Lower end of the 90 % interval.
+        high: Upper end of the 90 % interval.
+    """
 
     margin: float
     p: float
@@ -61,7 +84,16 @@ class Equivalence(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Effect of a treatment in a model with blocks: ``mean ± half`` (95 %), standard ``error``."""
+    """Effect of a treatment in a model with blocks.
+
+    Args:
+        n: Number of pairs.
+        mean: The estimate.
+        half: Half its 95 % interval.
+        error: Its standard error.
+        freedom: Degrees of freedom.
+        p: Two-sided p-value.
+    """
 
     n: int
     mean: float
@@ -86,14 +118,22 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def half_width(sd: float, n: int) -> float:
-    """Return half the 95 % t-interval of the mean of ``n`` values, NaN for n = 1."""
+    """Return half the 95 % t-interval of the mean of ``n`` values, NaN for n = 1.
+
+    Args:
+        sd: Standard deviation of the values.
+        n: Number of values.
+    """
     return float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n) if n > 1 else math.nan
 
 
 def half_shown(mean: Summary | Paired) -> float:
-    """Return the half-width to show: of the interval, or with two values of their range.
+    """Return half the width of the interval to show; for two values, half their range.
 
     The t-interval of two values is 13 times as wide as their range.
+
+    Args:
+        mean: A mean or paired difference.
     """
     return mean.half / float(stats.t.ppf(0.975, 1)) if mean.n == 2 else mean.half
 
@@ -128,7 +168,12 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
 
 
 def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Paired | None:
-    """Return the paired comparison over common seeds, or None for fewer than two."""
+    """Return the paired comparison over common seeds, or None for fewer than two.
+
+    Args:
+        first: Values by seed.
+        second: Values by seed, to be subtracted.
+    """
     common = sorted(set(first) & set(second))
     if len(common) < 2:
         return None
@@ -154,7 +199,12 @@ def equivalence(mean: float, error: float, freedom: float, margin: float) -> Equ
 
 
 def paired_equivalence(test: Paired, margin: float) -> Equivalence:
-    """Test whether a paired mean difference lies within ±``margin``."""
+    """Test whether a paired mean difference lies within ±``margin``.
+
+    Args:
+        test: The paired comparison.
+        margin: Positive; the largest difference that does not matter.
+    """
     error = test.half / float(stats.t.ppf(0.975, test.n - 1))
     return equivalence(test.mean, error, test.n - 1, margin)
 
@@ -188,6 +238,9 @@ def effect_over_groups(pairs: Mapping[str, Mapping[int, tuple[float, float]]]) -
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method, in the given order.
+
+    Args:
+        p_values: The p-values.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

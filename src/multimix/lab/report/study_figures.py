@@ -19,15 +19,23 @@ from .frame import BASELINE, ECE, ERROR_LABELS, SCALE_LABELS, Row, RunGroup, Stu
 from .paper import paper_error
 from .stats import Summary, half_shown, summary
 from .study_tables import confusion_matrix
-from .style import BLUE, DASHES, GREY, look, save
+from .style import BLUE, DASHES, GRAY, look, save
 from .tables import cell
 
-MAX_GROUPS = 12  # that one figure can tell apart
+MAX_GROUPS = 12  # groups that one figure can distinguish
 INTERVALS = "mean over seeds with its 95 % interval, or with two seeds both"
 
 
 class CurveSpec(NamedTuple):
-    """A figure of the epoch frame: which column, over what."""
+    """Specification of a figure of the epoch frame.
+
+    Args:
+        column: Column to draw.
+        title: Title in words.
+        ylabel: Label of the vertical axis.
+        over: Column of the horizontal axis.
+        log: Whether the vertical axis is logarithmic.
+    """
 
     column: str
     title: str
@@ -48,7 +56,12 @@ COST_CURVES: Mapping[str, CurveSpec] = {
 
 
 class Drawn(NamedTuple):
-    """A figure as files by name, and what it shows in words."""
+    """A figure as files.
+
+    Args:
+        files: Content by file name.
+        caption: What the figure shows, in words.
+    """
 
     files: Mapping[str, bytes]
     caption: str
@@ -60,7 +73,11 @@ class Drawn(NamedTuple):
 
 
 def study_figures(study: Study) -> dict[str, Drawn]:
-    """Return all figures of a study that are not empty."""
+    """Return all nonempty figures of a study by name.
+
+    Args:
+        study: The study.
+    """
     figures: dict[str, tuple[Figure | None, str]] = {
         "dots": (error_dots(study), f"Every way of training, the lowest error on top: {INTERVALS}."),
         **{
@@ -77,7 +94,11 @@ def study_figures(study: Study) -> dict[str, Drawn]:
 
 
 def evaluation_figures(study: Study) -> dict[str, Drawn]:
-    """Return the figures of evaluations that are not empty."""
+    """Return the nonempty figures of evaluations by name.
+
+    Args:
+        study: The study.
+    """
     figures: dict[str, tuple[Figure | None, str]] = {
         "gradient_norm": (norm_against_k(study), "Squared gradient norm at fixed weights against K, as a multiple of K = 1."),
         "training_time": (update_time_against_k(study), "Time of an update at fixed weights against K, as a multiple of K = 1."),
@@ -105,7 +126,7 @@ def budget_figures(budgets: Mapping[Equal, Study], changed: str = "", stem: str 
         "cost": (error_against_cost(titled), f"Error against the cost of a training; numbers are K. {INTERVALS}."),
         **{name: (epoch_curves(longest, spec), f"{spec.title} over {name}.") for name, spec in COST_CURVES.items()},
     }
-    return _drawn(longest, {f"{stem}-{name}": one for name, one in figures.items()}, changed)
+    return _drawn(longest, {f"{stem}-{name}": drawn for name, drawn in figures.items()}, changed)
 
 
 def _drawn(study: Study, figures: Mapping[str, tuple[Figure | None, str]], changed: str = "") -> dict[str, Drawn]:
@@ -118,23 +139,27 @@ def _drawn(study: Study, figures: Mapping[str, tuple[Figure | None, str]], chang
 
 
 def error_dots(study: Study) -> Figure | None:
-    """Draw the reported error of every group, a row per method."""
+    """Draw the reported error of every group, a row per method.
+
+    Args:
+        study: The study.
+    """
     rows: dict[str, list[tuple[RunGroup, Summary]]] = {}
     for group in sorted(study.trained, key=lambda group: group.k):
         if (mean := group.summary(study.error)) is not None:
-            mark = f" {study.marks()[group.differs]}" if group.differs else ""
+            footnote = f" {study.marks()[group.differs]}" if group.differs else ""
             processes = f" ({group.processes} processes)" if group.processes > 1 else ""
-            rows.setdefault(f"{group.arm}{mark}{processes}", []).append((group, mean))
+            rows.setdefault(f"{group.arm}{footnote}{processes}", []).append((group, mean))
     if sum(map(len, rows.values())) < 2:
         return None
     ordered = dict(sorted(rows.items(), key=lambda row: min(mean.mean for _, mean in row[1])))
-    ks = sorted({group.k for own in rows.values() for group, _ in own if counts_k(group.arm)})
-    shown = {
-        label: [Dot(mean, f"K = {group.k}" if counts_k(group.arm) else "") for group, mean in own]
-        for label, own in ordered.items()
+    ks = sorted({group.k for points in rows.values() for group, _ in points if counts_k(group.arm)})
+    dots_by_label = {
+        label: [Dot(mean, f"K = {group.k}" if counts_k(group.arm) else "") for group, mean in points]
+        for label, points in ordered.items()
     }
     series = [f"K = {k}" for k in ks]
-    return dots(shown, f"{ERROR_LABELS[study.error]} (%)", bounds=PERCENT, series=series)
+    return dots(dots_by_label, f"{ERROR_LABELS[study.error]} (%)", bounds=PERCENT, series=series)
 
 
 def epoch_curves(study: Study, spec: CurveSpec, groups: Sequence[RunGroup] | None = None) -> Figure | None:
@@ -142,8 +167,8 @@ def epoch_curves(study: Study, spec: CurveSpec, groups: Sequence[RunGroup] | Non
 
     Args:
         study: The study.
-        spec: What to draw.
-        groups: The groups; None takes those of lowest error that one figure can tell apart.
+        spec: The column to draw, and its axes.
+        groups: The groups; None for at most :data:`MAX_GROUPS` groups of lowest error.
     """
     chosen = _lowest(study) if groups is None else list(groups)
     series = []
@@ -170,18 +195,26 @@ def _curve(group: RunGroup, spec: CurveSpec) -> pd.DataFrame:
 
 
 def error_against_k(studies: Mapping[str, Study]) -> Figure | None:
-    """Draw the error of every method against K, a panel per study; lines without K are dashed."""
-    if not any(len({group.k for group in own}) > 1 for study in studies.values() for own in _by_method(study).values()):
+    """Draw the error of every method against K, a panel per study; lines without K are dashed.
+
+    Args:
+        studies: Studies by the title of their panel.
+    """
+    if not any(
+        len({group.k for group in method_groups}) > 1
+        for study in studies.values()
+        for method_groups in _by_method(study).values()
+    ):
         return None
     styles = _method_styles(studies)
     if len(styles) > MAX_GROUPS:
         return None
-    shown: dict[str, list[Series]] = {}
+    series_by_panel: dict[str, list[Series]] = {}
     for title, study in studies.items():
         by_method, ks = _by_method(study), sorted({group.k for group in study.trained})
         series = []
-        for i, (label, own) in enumerate(by_method.items()):
-            means = [(group.k + 0.1 * (i - (len(by_method) - 1) / 2), group.summary(study.error)) for group in own]
+        for i, (label, method_groups) in enumerate(by_method.items()):
+            means = [(group.k + 0.1 * (i - (len(by_method) - 1) / 2), group.summary(study.error)) for group in method_groups]
             series.append(_series(label, [(x, mean) for x, mean in means if mean], styles[label]))
         for group in study.trained:
             if not counts_k(group.arm) and not group.differs and (mean := group.mean(study.error)) is not None:
@@ -189,52 +222,64 @@ def error_against_k(studies: Mapping[str, Study]) -> Figure | None:
                 series.append(Series(label, [ks[0], ks[-1]], [mean, mean], style=BASELINE_STYLE))
         if study.scale == "paper":
             series += _paper_series(study, styles)
-        shown[title] = series
+        series_by_panel[title] = series
     study = next(iter(studies.values()))
-    ticks = sorted({group.k for one in studies.values() for group in one.trained})
-    return against(shown, "K", f"{study.error} error (%)", bounds=PERCENT, ticks=ticks)
+    ticks = sorted({group.k for panel_study in studies.values() for group in panel_study.trained})
+    return against(series_by_panel, "K", f"{study.error} error (%)", bounds=PERCENT, ticks=ticks)
 
 
 def _paper_series(study: Study, styles: Mapping[str, Mapping[str, Any]]) -> Iterator[Series]:
-    for label, own in _by_method(study).items():
-        papers = [(group.k, paper_error(study.recipe.name, group.arm, group.k)) for group in own if not group.changed]
-        known = [(k, value) for k, value in papers if value is not None]
-        if known:
+    for label, method_groups in _by_method(study).items():
+        papers = [(group.k, paper_error(study.recipe.name, group.arm, group.k)) for group in method_groups if not group.changed]
+        values_by_k = [(k, value) for k, value in papers if value is not None]
+        if values_by_k:
             hollow = {**styles[label], "marker": "D", "ls": "", "ms": 8, "mfc": "none", "zorder": 4}
-            yield Series(f"{label}, the paper", [k for k, _ in known], [value for _, value in known], style=hollow)
+            yield Series(f"{label}, the paper", [k for k, _ in values_by_k], [value for _, value in values_by_k], style=hollow)
 
 
 def time_against_k(study: Study) -> Figure | None:
-    """Draw seconds per epoch as a multiple of K = 1, on the same machine."""
+    """Draw seconds per epoch as a multiple of K = 1, on the same machine.
+
+    Args:
+        study: The study.
+    """
     ratios: dict[str, list[tuple[float, Summary]]] = {}
-    for label, own in _by_method(study).items():
-        first = next((group for group in own if group.k == 1), None)
-        if first is not None and len(own) > 1:
-            found = [(float(group.k), _time_ratio(group, first)) for group in own]
-            ratios[label] = [(k, ratio) for k, ratio in found if ratio is not None]
+    for label, method_groups in _by_method(study).items():
+        first = next((group for group in method_groups if group.k == 1), None)
+        if first is not None and len(method_groups) > 1:
+            ratios_by_k = [(float(group.k), _time_ratio(group, first)) for group in method_groups]
+            ratios[label] = [(k, ratio) for k, ratio in ratios_by_k if ratio is not None]
     return _multiples(ratios, "time, multiple of K = 1")
 
 
 def _time_ratio(group: RunGroup, first: RunGroup) -> Summary | None:
     columns = ["machine", "seconds_per_epoch"]
     both = group.runs[columns].join(first.runs[columns].add_suffix("_1"))
-    same = both[(both["machine"] == both["machine_1"]) & (both["seconds_per_epoch_1"] > 0)]
-    ratios = same["seconds_per_epoch"] / same["seconds_per_epoch_1"]
+    same_machine = both[(both["machine"] == both["machine_1"]) & (both["seconds_per_epoch_1"] > 0)]
+    ratios = same_machine["seconds_per_epoch"] / same_machine["seconds_per_epoch_1"]
     return summary(ratios.tolist()) if len(ratios) else None
 
 
 def norm_against_k(study: Study) -> Figure | None:
-    """Draw the measure gradient_norm: ‖g‖² at fixed weights as a multiple of K = 1."""
+    """Draw the measure gradient_norm: ‖g‖² at fixed weights as a multiple of K = 1.
+
+    Args:
+        study: The study.
+    """
     return _multiples(_ratios_of(study, "gradient_norm", "ratio"), "‖g‖², multiple of K = 1", growth=False)
 
 
 def update_time_against_k(study: Study) -> Figure | None:
-    """Draw the measure training_time: time of an update as a multiple of K = 1."""
+    """Draw the measure training_time: time of an update as a multiple of K = 1.
+
+    Args:
+        study: The study.
+    """
     return _multiples(_ratios_of(study, "training_time", "ratio"), "time of an update, multiple of K = 1")
 
 
 def _ratios_of(study: Study, measure: str, field: str) -> dict[str, list[tuple[float, Summary]]]:
-    found: dict[str, list[tuple[float, Summary]]] = {}
+    ratios: dict[str, list[tuple[float, Summary]]] = {}
     for group in study.trained:
         by_k: dict[int, list[float]] = {}
         for evaluation in group.evaluated(measure):
@@ -243,62 +288,70 @@ def _ratios_of(study: Study, measure: str, field: str) -> dict[str, list[tuple[f
                 if value is not None:
                     by_k.setdefault(row["k"], []).append(value)
         if len(by_k) > 1:
-            found[study.label(group)] = [(float(k), summary(values)) for k, values in sorted(by_k.items())]
-    return found
+            ratios[study.label(group)] = [(float(k), summary(values)) for k, values in sorted(by_k.items())]
+    return ratios
 
 
 def _multiples(ratios: Mapping[str, Sequence[tuple[float, Summary]]], ylabel: str, growth: bool = True) -> Figure | None:
     """Draw multiples of K = 1, with K itself or 1 as the reference."""
-    ks = sorted({k for own in ratios.values() for k, _ in own})
+    ks = sorted({k for points in ratios.values() for k, _ in points})
     if len(ks) < 2 or len(ratios) > MAX_GROUPS:
         return None
-    series = [_series(label, own, look(i)) for i, (label, own) in enumerate(ratios.items())]
+    series = [_series(label, points, look(i)) for i, (label, points) in enumerate(ratios.items())]
     reference = Series("K times", ks, ks, style=REFERENCE) if growth else Series("K = 1", ks, [1.0] * len(ks), style=REFERENCE)
     return against({"": [*series, reference]}, "K", ylabel, bounds=(0.0, math.inf), ticks=ks)
 
 
 def error_against_cost(studies: Mapping[str, Study]) -> Figure | None:
-    """Draw the error of every method against seconds, a panel per study, with arrows to larger K."""
+    """Draw the error of every method against seconds, a panel per study, with arrows to larger K.
+
+    Args:
+        studies: Studies by the title of their panel.
+    """
     if not any(group.mean("compute") for study in studies.values() for group in study.trained):
         return None
     if len(_method_styles(studies)) > MAX_GROUPS:
         studies = {title: study._replace(groups=tuple(_lowest(study))) for title, study in studies.items()}
     styles = _method_styles(studies)
-    shown: dict[str, list[Series]] = {}
+    series_by_panel: dict[str, list[Series]] = {}
     for title, study in studies.items():
         series = []
-        for label, own in _by_method(study, mixing=False).items():
-            points = [(group, group.mean("compute"), group.summary(study.error)) for group in own]
-            known = [(group, spent, mean) for group, spent, mean in points if spent and mean]
-            names = [str(group.k) if counts_k(group.arm) else "" for group, _, _ in known]
-            made = _series(label, [(spent, mean) for _, spent, mean in known], styles[label])
-            series.append(made._replace(names=names))
-        shown[title] = series
+        for label, method_groups in _by_method(study, mixing=False).items():
+            points = [(group, group.mean("compute"), group.summary(study.error)) for group in method_groups]
+            measured = [(group, spent, mean) for group, spent, mean in points if spent and mean]
+            names = [str(group.k) if counts_k(group.arm) else "" for group, _, _ in measured]
+            line = _series(label, [(spent, mean) for _, spent, mean in measured], styles[label])
+            series.append(line._replace(names=names))
+        series_by_panel[title] = series
     study = next(iter(studies.values()))
     xlabel = f"{_seconds(study)} of a training"
-    return against(shown, xlabel, f"{study.error} error (%)", bounds=PERCENT, xlog=True, connected=False)
+    return against(series_by_panel, xlabel, f"{study.error} error (%)", bounds=PERCENT, xlog=True, connected=False)
 
 
 def reliability(study: Study) -> Figure | None:
-    """Draw accuracy against confidence, a panel per group."""
-    shown: dict[str, list[Series]] = {}
+    """Draw accuracy against confidence, a panel per group.
+
+    Args:
+        study: The study.
+    """
+    series_by_panel: dict[str, list[Series]] = {}
     for group in study.trained:
         results = [row["result"]["calibration"] for row in group.evaluated("calibration")]
         mean = group.summary(ECE)
         if mean is None or len({len(result["bins"]) for result in results}) != 1:
             continue
-        bins = [one for one in pooled_bins(results) if one["count"]]
-        total = sum(one["count"] for one in bins)
-        confidence, accuracy = [one["confidence"] for one in bins], [one["accuracy"] for one in bins]
-        share = [100 * one["count"] / total for one in bins]
+        bins = [bin_ for bin_ in pooled_bins(results) if bin_["count"]]
+        total = sum(bin_["count"] for bin_ in bins)
+        confidence, accuracy = [bin_["confidence"] for bin_ in bins], [bin_["accuracy"] for bin_ in bins]
+        share = [100 * bin_["count"] / total for bin_ in bins]
         text = cell(mean)
         title = f"{study.label(group)}\nECE {text[0]} % {text[1]}"
-        shown[title] = [
+        series_by_panel[title] = [
             Series("calibrated", [0.0, 100.0], [0.0, 100.0], style=REFERENCE),
             Series("accuracy", confidence, accuracy, style={"color": BLUE, "marker": "o"}),
-            Series("share of samples", confidence, share, style={"color": GREY, "marker": "|", "ls": ":"}),
+            Series("share of samples", confidence, share, style={"color": GRAY, "marker": "|", "ls": ":"}),
         ]
-    return against(shown, "confidence (%)", "accuracy (%)", bounds=(0.0, 100.0)) if shown else None
+    return against(series_by_panel, "confidence (%)", "accuracy (%)", bounds=(0.0, 100.0)) if series_by_panel else None
 
 
 def confusions(study: Study) -> Figure | None:
@@ -319,11 +372,11 @@ def pooled_bins(results: Sequence[Row]) -> list[dict[str, Any]]:
         results: Results of the measure ``calibration``, with bins of the same edges.
     """
     bins = []
-    for same in zip(*(result["bins"] for result in results), strict=True):
-        count, right = (sum(one[name] for one in same) for name in ("count", "right"))
-        total = math.fsum(one["count"] * one["confidence"] for one in same if one["count"])
+    for run_bins in zip(*(result["bins"] for result in results), strict=True):
+        count, right = (sum(run_bin[name] for run_bin in run_bins) for name in ("count", "right"))
+        total = math.fsum(run_bin["count"] * run_bin["confidence"] for run_bin in run_bins if run_bin["count"])
         means = (total / count, 100 * right / count) if count else (None, None)
-        edges = {"low": same[0]["low"], "high": same[0]["high"]}
+        edges = {"low": run_bins[0]["low"], "high": run_bins[0]["high"]}
         bins.append({**edges, "count": count, "right": right, "confidence": means[0], "accuracy": means[1]})
     return bins
 
@@ -334,7 +387,7 @@ def _series(label: str, points: Sequence[tuple[float, Summary]], style: Mapping[
 
 
 def _lowest(study: Study) -> list[RunGroup]:
-    """Return no mixing and the groups of lowest error, as many as one figure can tell apart."""
+    """Return no mixing and the groups of lowest error, at most :data:`MAX_GROUPS`."""
     groups = study.trained
     if len(groups) <= MAX_GROUPS:
         return groups
@@ -348,34 +401,38 @@ def _lowest(study: Study) -> list[RunGroup]:
 
 def _by_method(study: Study, *, mixing: bool = True) -> dict[str, list[RunGroup]]:
     """Return groups by method and settings in ascending order of K."""
-    found: dict[str, list[RunGroup]] = {}
+    by_method: dict[str, list[RunGroup]] = {}
     for group in sorted(study.trained, key=lambda group: group.k):
         if counts_k(group.arm) or not mixing:
             mark = f" {study.marks()[group.differs]}" if group.differs else ""
-            found.setdefault(f"{group.arm}{mark}", []).append(group)
+            by_method.setdefault(f"{group.arm}{mark}", []).append(group)
     order = {f"{group.arm}": i for i, group in reversed(list(enumerate(study.groups)))}
-    return dict(sorted(found.items(), key=lambda item: order[item[1][0].arm]))
+    return dict(sorted(by_method.items(), key=lambda item: order[item[1][0].arm]))
 
 
 def _method_styles(studies: Mapping[str, Study]) -> dict[str, dict[str, Any]]:
-    """Return the same look in all panels; grey for methods without K."""
-    labels = {label: own[0].arm for study in studies.values() for label, own in _by_method(study, mixing=False).items()}
+    """Return the same look in all panels; gray for methods without K."""
+    labels = {
+        label: method_groups[0].arm
+        for study in studies.values()
+        for label, method_groups in _by_method(study, mixing=False).items()
+    }
     mixing = [label for label, arm in labels.items() if counts_k(arm)]
     styles = {label: look(i) for i, label in enumerate(mixing)}
-    others = [label for label in labels if label not in styles]
-    return styles | {label: {"color": GREY, "marker": "hv"[i % 2], "ls": "--"} for i, label in enumerate(others)}
+    without_k = [label for label in labels if label not in styles]
+    return styles | {label: {"color": GRAY, "marker": "hv"[i % 2], "ls": "--"} for i, label in enumerate(without_k)}
 
 
 def _styles(groups: Sequence[RunGroup]) -> list[dict[str, Any]]:
-    """Return shades for one method with several K, else a color per group; grey without K."""
+    """Return shades for one method with several K, else a color per group; gray without K."""
     mixing = [group for group in groups if counts_k(group.arm)]
     if len({group.arm for group in mixing}) == 1 and len(mixing) > 1:
         shades = matplotlib.colormaps["viridis"]  # its end is too light on white
-        own = iter([{"color": to_hex(shades(0.85 * i / (len(mixing) - 1))), "ls": "-"} for i in range(len(mixing))])
+        mixing_styles = iter([{"color": to_hex(shades(0.85 * i / (len(mixing) - 1))), "ls": "-"} for i in range(len(mixing))])
     else:
-        own = iter([{key: value for key, value in look(i).items() if key != "marker"} for i in range(len(mixing))])
-    grey = iter([{"color": GREY, "ls": DASHES[i % len(DASHES)]} for i in range(len(groups) - len(mixing))])
-    return [next(own if counts_k(group.arm) else grey) for group in groups]
+        mixing_styles = iter([{key: value for key, value in look(i).items() if key != "marker"} for i in range(len(mixing))])
+    gray = iter([{"color": GRAY, "ls": DASHES[i % len(DASHES)]} for i in range(len(groups) - len(mixing))])
+    return [next(mixing_styles if counts_k(group.arm) else gray) for group in groups]
 
 
 def _seconds(study: Study) -> str:

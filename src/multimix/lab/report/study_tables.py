@@ -49,7 +49,11 @@ BUDGET_ROUNDING: Mapping[Equal, str] = {
 
 
 def results_table(study: Study) -> Table:
-    """Return one row per group: errors, the paper's number, paired differences, calibration."""
+    """Return one row per group: errors, the paper's number, paired differences, calibration.
+
+    Args:
+        study: The study.
+    """
     groups, marks, metric = study.groups, study.marks(), study.metric
     names = [" ".join(filter(None, (group.arm, marks.get(group.differs), CHANGED if group.marked else ""))) for group in groups]
     columns = [
@@ -60,8 +64,8 @@ def results_table(study: Study) -> Table:
     for name in dict.fromkeys([*RESULT_HEADS, metric]):
         means, head = [group.summary(name) for group in groups], RESULT_HEADS.get(name, name)
         if name == metric:
-            shown = [mean if len(group.runs) else "not run" for group, mean in zip(groups, means, strict=True)]
-            columns += [Column(f"{head}*", shown, places=_places(name)), Column("", means, name=name)]
+            cells = [mean if len(group.runs) else "not run" for group, mean in zip(groups, means, strict=True)]
+            columns += [Column(f"{head}*", cells, places=_places(name)), Column("", means, name=name)]
             columns += _beside_metric(study)
         else:
             columns.append(Column(head if any(means) else "", means, name=name, places=_places(name)))
@@ -76,7 +80,12 @@ def results_table(study: Study) -> Table:
 
 
 def identity_columns(study: Study, names: Sequence[str]) -> list[Column]:
-    """Return the columns that name groups: method and K, and for CSV recipe, scale, and digest."""
+    """Return the columns that identify groups; recipe, scale, and digest are for CSV only.
+
+    Args:
+        study: The study.
+        names: Names of the methods, one per group.
+    """
     groups = study.groups
     shown_k = [str(group.k) if counts_k(group.arm) or group.k != 1 else EMPTY for group in groups]
     return [
@@ -92,7 +101,7 @@ def _beside_metric(study: Study) -> list[Column]:
     """Return the columns beside the reported number: the paper's, differences, ECE."""
     groups, scale, metric = study.groups, study.scale, study.metric
     papers = [paper_error(study.recipe.name, group.arm, group.k) for group in groups]
-    # In brackets if only this row does not compare with the paper.
+    # Brackets mark a row whose settings are not the recipe's.
     signs = ["({:.2f})" if scale == "paper" and group.changed else "{:.2f}" for group in groups]
     texts = [None if value is None else sign.format(value) for value, sign in zip(papers, signs, strict=True)]
     compares = ["yes" if scale == "paper" and not group.changed else "no" for group in groups]
@@ -111,7 +120,7 @@ def _beside_metric(study: Study) -> list[Column]:
 
 
 def _places(name: str) -> int | None:
-    """Two places for per cent; a gradient or a time may have any size."""
+    """Return two decimal places for per cent, otherwise None, since gradients and times have any size."""
     return 2 if name in ERROR_LABELS or name == ECE else None
 
 
@@ -141,19 +150,31 @@ def _result_notes(study: Study) -> list[str]:
 
 
 def uncorrected_note(count: int) -> str:
-    """Warn that p-values of several comparisons are not corrected."""
+    """Warn that p-values of several comparisons are not corrected.
+
+    Args:
+        count: Number of comparisons.
+    """
     return f"; {count} comparisons, p is not corrected for their number" if count > 1 else ""
 
 
 def comparison_table(study: Study) -> Table:
-    """Return every paired comparison of error and ECE, with p corrected by Holm."""
-    found = {label: {(one.group, one.other): one for one in comparisons(study, name)} for name, label in measured(study).items()}
-    found = {label: own for label, own in found.items() if own}
-    pairs = list(dict.fromkeys(pair for own in found.values() for pair in own))
-    counts = [max(own[pair].paired.n for own in found.values() if pair in own) for pair in pairs]
+    """Return every paired comparison of error and ECE, with p corrected by Holm.
+
+    Args:
+        study: The study.
+    """
+    tests_by_column = {
+        label: {(test.group, test.other): test for test in comparisons(study, name)} for name, label in measured(study).items()
+    }
+    tests_by_column = {label: column_tests for label, column_tests in tests_by_column.items() if column_tests}
+    pairs = list(dict.fromkeys(pair for column_tests in tests_by_column.values() for pair in column_tests))
+    counts = [
+        max(column_tests[pair].paired.n for column_tests in tests_by_column.values() if pair in column_tests) for pair in pairs
+    ]
     columns = [Column("comparison", [f"{group} − {other}" for group, other in pairs]), Column("n", counts)]
-    for label, own in found.items():
-        tests = [own.get(pair) for pair in pairs]
+    for label, column_tests in tests_by_column.items():
+        tests = [column_tests.get(pair) for pair in pairs]
         columns.append(Column(f"{label} ± 95 %", [test and test.paired for test in tests]))
         columns.append(Column("p (Holm)", [test and test.p_holm for test in tests], show=p_value))
     notes = [
@@ -164,17 +185,25 @@ def comparison_table(study: Study) -> Table:
 
 
 def measured(study: Study) -> dict[str, str]:
-    """Return the compared columns of the run frame with their names."""
+    """Return the labels of the compared columns by column of the run frame.
+
+    Args:
+        study: The study.
+    """
     return {study.metric: "error", ECE: "ECE"}
 
 
 def k_table(study: Study) -> Table | None:
-    """Return the comparisons of K > 1 with K = 1: intervals, p-values, verdicts; None without any."""
+    """Return the comparisons of K > 1 with K = 1, or None if there are none.
+
+    Args:
+        study: The study.
+    """
     column = study.error
     first, second, overall = compare_with_k1(study, column), compare_at_equal_rows(study, column), overall_effect(study, column)
     if not first:
         return None
-    rows = [_k_row(one) for one in first]
+    rows = [_k_row(comparison) for comparison in first]
     notes = [
         "paired over common seeds, in points of error: below 0 the first is better; p of the paired t-test, corrected by Holm in "
         f"the family; equal: within ±{MARGIN:g} points by two one-sided tests at 5 %, that is, the 90 % interval lies inside"
@@ -184,16 +213,23 @@ def k_table(study: Study) -> Table | None:
         mean: Cell = (signed(effect.mean), f"± {effect.half:.2f}")
         rows.append([label, effect.n, mean, p_value(effect.p), *_equivalence_cells(overall.same), overall.verdict])
         notes.append("all methods: a linear model of method and K with the seed as a random effect; n counts pairs")
-    rows += [_k_row(one) for one in second]
+    rows += [_k_row(comparison) for comparison in second]
     if second:
         notes.append("as many rows: trained until as many samples and mixtures had passed the network; a family of its own")
     heads = ["comparison", "n", "points ± 95 %", "p (Holm)", "90 % interval", "p (not equal)", "verdict"]
     return Table.of_rows("Does K > 1 help?", heads, rows, notes)
 
 
-def _k_row(one: KComparison) -> list[Any]:
-    mean = signed(one.paired.mean), f"± {one.paired.half:.2f}"
-    return [f"{one.group} − {one.other}", one.paired.n, mean, p_value(one.p), *_equivalence_cells(one.same), one.verdict]
+def _k_row(comparison: KComparison) -> list[Any]:
+    mean = signed(comparison.paired.mean), f"± {comparison.paired.half:.2f}"
+    return [
+        f"{comparison.group} − {comparison.other}",
+        comparison.paired.n,
+        mean,
+        p_value(comparison.p),
+        *_equivalence_cells(comparison.same),
+        comparison.verdict,
+    ]
 
 
 def _equivalence_cells(same: Equivalence) -> list[str]:
@@ -211,8 +247,8 @@ def evaluation_table(study: Study, name: str) -> Table:
     groups = [group for group in study.trained if group.evaluated(name)]
     if measure == "transfer":
         return _transfer_table(study, groups, name)
-    every = dict.fromkeys(key for group in groups for row in group.evaluated(name) for key in row["numbers"])
-    numbers = [key for key in MEASURES[measure].columns or every if any(group.values(f"{name}.{key}") for group in groups)]
+    all_keys = dict.fromkeys(key for group in groups for row in group.evaluated(name) for key in row["numbers"])
+    numbers = [key for key in MEASURES[measure].columns or all_keys if any(group.values(f"{name}.{key}") for group in groups)]
     columns = [
         Column("training", [study.label(group) for group in groups]),
         Column("seeds", [len(group.evaluated(name)) for group in groups]),
@@ -228,7 +264,7 @@ def evaluation_table(study: Study, name: str) -> Table:
 
 
 def _transfer_table(study: Study, groups: Sequence[RunGroup], name: str) -> Table:
-    """Return what was measured on birds after every epoch or step: a row per group and number."""
+    """Return a row per group and number, with a column per epoch or step of the transfer."""
     keys = [key.rpartition("_") for group in groups for key in group.evaluated(name)[0]["numbers"]]
     rows = []
     last = max(int(step) for _, _, step in keys)
@@ -250,9 +286,15 @@ def _unusual_options(name: str) -> str:
 
 
 def confusion_table(study: Study) -> Table:
-    """Return the hardest classes and the most frequent confusions of every group, over all seeds."""
+    """Return the hardest classes and the most frequent confusions of every group, over all seeds.
+
+    Args:
+        study: The study.
+    """
     results = {study.label(group): [row["result"] for row in group.evaluated("error")] for group in study.trained}
-    rows = [[label, _hardest(own), _frequent(own)] for label, own in results.items() if own]
+    rows = [
+        [label, _hardest(group_results), _frequent(group_results)] for label, group_results in results.items() if group_results
+    ]
     note = "all seeds together; a share is of the samples of the true class"
     return Table.of_rows("classes", ["training", "highest error", "most frequent confusions"], rows, [note])
 
@@ -299,15 +341,19 @@ def _frequent(results: Sequence[Row]) -> str:
     for result in results:
         for entry in result["confusions"]:
             counts[entry["true"], entry["predicted"]] += entry["count"]
-        for label, own in enumerate(result["per_class"]):
-            of_class[label] += own["n"]
+        for label, class_counts in enumerate(result["per_class"]):
+            of_class[label] += class_counts["n"]
     names = results[0]["classes"]
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_CONFUSIONS]
-    return ", ".join(f"{names[a]} → {names[b]} {100 * count / of_class[a]:.0f} %" for (a, b), count in most)
+    most_frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_CONFUSIONS]
+    return ", ".join(f"{names[a]} → {names[b]} {100 * count / of_class[a]:.0f} %" for (a, b), count in most_frequent)
 
 
 def run_table(study: Study) -> Table:
-    """Return every run with what it reported."""
+    """Return one row per run: errors, ECE, time, and checksum of the weights.
+
+    Args:
+        study: The study.
+    """
     rows = []
     for group in study.trained:
         for seed in group.seeds:
@@ -321,26 +367,32 @@ def run_table(study: Study) -> Table:
 
 
 def budget_tables(budgets: Mapping[Equal, Study], changed: str = "") -> list[Table]:
-    """Return a table per budget that was made equal, and two for budgets after the fact.
+    """Return a table per planned budget, and two tables for budgets computed from finished runs.
 
     Args:
         budgets: Studies by budget (:func:`multimix.lab.report.comparison.at_equal_budgets`).
-        changed: Fields that were changed for all of them, in words.
+        changed: Changed fields of the settings, in words.
     """
-    made = [_budget_table(study, equal, changed) for equal, study in budgets.items()]
+    tables = [_budget_table(study, equal, changed) for equal, study in budgets.items()]
     longest = longest_schedules(budgets)
     if len(longest.trained) > 1:
         for name in ("samples", "compute"):
             budget, reached = cut_short(longest, name)
             if budget > 0:
-                made.append(_cut_table(longest, reached, budget, name, changed))
-    return made
+                tables.append(_cut_table(longest, reached, budget, name, changed))
+    return tables
 
 
 def relative_budget(group: RunGroup, groups: Sequence[RunGroup], equal: Equal) -> float | None:
-    """Return what a group spent as a multiple of no mixing, or else of its own K = 1."""
-    one = next((other for other in groups if (other.arm, other.k) == (group.arm, 1)), None)
-    reference = next((other for other in groups if other.arm == BASELINE), one)
+    """Return what a group spent as a multiple of no mixing, or else of K = 1 of its method.
+
+    Args:
+        group: The group.
+        groups: All groups of the budget.
+        equal: The budget.
+    """
+    k1 = next((other for other in groups if (other.arm, other.k) == (group.arm, 1)), None)
+    reference = next((other for other in groups if other.arm == BASELINE), k1)
     spent, base = group.mean(equal), None if reference is None else reference.mean(equal)
     return spent / base if spent is not None and base else None
 
@@ -361,9 +413,9 @@ def _budget_table(study: Study, equal: Equal, changed: str) -> Table:
         Column("", [equal] * len(groups), "equal"),
     ]
     reference = "no mixing" if any(group.arm == BASELINE for group in groups) else "the method's own K = 1"
-    known = [budget for budget in budgets if budget is not None]
-    close = not known or (max(known) < 1.005 and min(known) > 0.995)
-    rounding = "" if close else f" (here {min(known):.2f} to {max(known):.2f}{BUDGET_ROUNDING[equal]})"
+    finite_budgets = [budget for budget in budgets if budget is not None]
+    close = not finite_budgets or (max(finite_budgets) < 1.005 and min(finite_budgets) > 0.995)
+    rounding = "" if close else f" (here {min(finite_budgets):.2f} to {max(finite_budgets):.2f}{BUDGET_ROUNDING[equal]})"
     notes = [
         BUDGET_NOTES[equal],
         f"budget: what was spent, as a multiple of {reference}{rounding}; rows: samples and mixtures that passed the network, "
@@ -375,9 +427,9 @@ def _budget_table(study: Study, equal: Equal, changed: str) -> Table:
 
 
 def _cut_table(longest: Study, reached: Study, budget: float, name: str, changed: str) -> Table:
-    """Return where all groups were when the first had spent everything."""
+    """Return the errors of all groups at the largest budget that all runs have spent."""
     unit = "rows" if name == "samples" else longest.timed
-    shown = short(budget) if name == "samples" else number(budget, None)
+    budget_text = short(budget) if name == "samples" else number(budget, None)
     groups = reached.groups
     differences, count = _difference_columns(reached, "last")
     spent = [group.mean(name) for group in groups]
@@ -389,16 +441,16 @@ def _cut_table(longest: Study, reached: Study, budget: float, name: str, changed
         *differences,
     ]
     notes = [
-        f"after the fact: the error at the last evaluated epoch within {shown} {unit}, the most that all runs have spent",
+        f"after the fact: the error at the last evaluated epoch within {budget_text} {unit}, the most that all runs have spent",
         "most schedules are cut short here: their learning rate had not fallen yet, so this is not what a whole training with "
         "this budget would reach",
         f"errors in per cent; {INTERVAL_NOTE}; differences paired over common seeds{uncorrected_note(count)}",
     ]
-    there = {group.key for group in groups}
-    missing = [group.label for group in longest.groups if group.key not in there]
+    reached_keys = {group.key for group in groups}
+    missing = [group.label for group in longest.groups if group.key not in reached_keys]
     if missing:
         notes.append(f"left out, since its first evaluated epoch costs more: {', '.join(missing)}")
-    return Table(_budget_title(longest, f"at {shown} {unit}", changed), columns, notes)
+    return Table(_budget_title(longest, f"at {budget_text} {unit}", changed), columns, notes)
 
 
 def _names(study: Study) -> list[Column]:
@@ -411,8 +463,8 @@ def _difference_columns(study: Study, column: str) -> tuple[list[Column], int]:
         ("vs K = 1", "minus_one"): [minus_k1(group, study.groups, column) for group in study.groups],
         ("vs none", "minus_none"): [minus_baseline(group, study.groups, column) for group in study.groups],
     }
-    count = sum(test is not None for own in tests.values() for test in own)
-    return [Column(head, own, name) for (head, name), own in tests.items()], count
+    count = sum(test is not None for column_tests in tests.values() for test in column_tests)
+    return [Column(head, column_tests, name) for (head, name), column_tests in tests.items()], count
 
 
 def _budget_title(study: Study, text: str, changed: str) -> str:

@@ -21,7 +21,7 @@ MIN_WIDTH = 80  # characters
 NUMBER = re.compile(r"(?<!\S)(?:[+−±]|[np][=<])?\d[\d.e+-]*(?:…[+−]?\d[\d.e+-]*)?(?!\S)")
 INTERVAL_NOTE = "±: 95 % t-interval over seeds; with two seeds: their range"
 
-# A cell's text, or that and a second part (an interval, say) that a terminal shows below it.
+# Text of a cell, or text and a second part such as an interval, which a terminal shows below it.
 Cell = str | tuple[str, str]
 
 
@@ -30,11 +30,11 @@ class Column:
     """One column.
 
     Args:
-        head: What tables show above it. A column without a head is for CSV only.
-        values: Text, numbers, :class:`Summary`, :class:`Paired`, finished cells, or None.
-        name: What CSV calls it. A column without a name is not written there.
-        places: Decimal places; None shows three digits, for numbers of any size.
-        show: Formats a value, if :func:`cell` is not right for it.
+        head: Head of the column. A column without a head is for CSV only.
+        values: Text, numbers, :class:`Summary`, :class:`Paired`, formatted cells, or None.
+        name: Name in CSV. A column without a name is not in the CSV.
+        places: Decimal places; None for three digits, for numbers of any size.
+        show: Function that formats a value; None for :func:`cell`.
     """
 
     head: str
@@ -58,7 +58,7 @@ class Table:
         title: Title. May be empty.
         columns: The columns. The first is the name of the row.
         notes: How to read the table.
-        keys: The first columns that a terminal repeats where not all fit side by side.
+        keys: Number of leading columns that a terminal repeats if not all columns fit side by side.
     """
 
     title: str
@@ -71,7 +71,15 @@ class Table:
     def of_rows(
         cls, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str] = (), keys: int = 1
     ) -> "Table":
-        """Build a table from rows of values."""
+        """Build a table from rows of values.
+
+        Args:
+            title: Title.
+            heads: Heads of the columns.
+            rows: Values by row.
+            notes: How to read the table.
+            keys: Columns that a terminal repeats.
+        """
         columns = [Column(head, [row[i] for row in rows], name=head) for i, head in enumerate(heads)]
         return cls(title, columns, notes, keys)
 
@@ -91,10 +99,10 @@ class Table:
         return [list(map(joined, row)) for row in zip(*(column.cells for column in self.shown), strict=True)]
 
     def without_empty_columns(self) -> "Table":
-        """Leave out columns without a value; the first stays."""
+        """Return the table without empty columns; the first column stays."""
         first, *others = self.shown
-        kept = [column for column in others if any(cell not in ("", EMPTY) for cell in column.cells)]
-        return Table(self.title, [first, *kept], self.notes, self.keys)
+        filled = [column for column in others if any(cell not in ("", EMPTY) for cell in column.cells)]
+        return Table(self.title, [first, *filled], self.notes, self.keys)
 
     def markdown(self) -> str:
         """Return a heading, the table, and the notes as a list."""
@@ -104,7 +112,7 @@ class Table:
         return "\n".join([f"## {_escaped(self.title)}", "", *lines, "", *notes]) + "\n"
 
     def csv(self) -> str:
-        """Return named columns with all digits; intervals and p-values are columns of their own."""
+        """Return named columns with all digits; intervals and p-values are separate columns."""
         named = [(column.name, column.values) for column in self.columns if column.name]
         records: list[dict[str, Any]] = [{} for _ in named[0][1]] if named else []
         for name, values in named:
@@ -119,37 +127,37 @@ class Table:
         return text.getvalue()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table; columns that do not fit side by side follow below the others."""
+        """Yield the table in parts; columns that do not fit side by side are in the next part."""
         cells = [column.cells for column in self.shown]
         heads = [head.replace(" (", "\n(") for head in self.heads]
         groups = self._fitted(heads, cells, options.max_width)
-        for i, places in enumerate(groups):
+        for i, indices in enumerate(groups):
             style: dict[str, Any] = {"title_justify": "left", "caption_justify": "left", "padding": 0}
             style |= {"box": SIMPLE_HEAD, "show_edge": False, "min_width": MIN_WIDTH}
             notes = self.notes if i == len(groups) - 1 else ()
             title = _text(self.title if i == 0 else "")
             part = rich.table.Table(title=title, caption=_text("\n".join(notes)), **style)
-            for place in places:
-                # Fold long text, since a number that is cut off would be another number.
-                side: Any = "left" if place == 0 else "right"
-                part.add_column(_text(heads[place]), justify=side, overflow="fold")
-            for row in zip(*(cells[place] for place in places), strict=True):
+            for index in indices:
+                # Fold instead of truncating: a truncated number is another number.
+                side: Any = "left" if index == 0 else "right"
+                part.add_column(_text(heads[index]), justify=side, overflow="fold")
+            for row in zip(*(cells[index] for index in indices), strict=True):
                 part.add_row(*(_text(_stacked(cell)) for cell in row))
             yield part
 
     def _fitted(self, heads: Sequence[str], cells: Sequence[Sequence[Cell]], width: int) -> list[list[int]]:
-        """Group column indices so that no number must be broken to fit into ``width``."""
-        texts = [[head, *map(_stacked, own)] for head, own in zip(heads, cells, strict=True)]
-        numbers = [len(found) for column in texts for text in column[1:] for found in NUMBER.findall(text)]
+        """Group column indices so that all numbers fit into ``width`` unbroken."""
+        texts = [[head, *map(_stacked, column_cells)] for head, column_cells in zip(heads, cells, strict=True)]
+        numbers = [len(match) for column in texts for text in column[1:] for match in NUMBER.findall(text)]
         longest = max(numbers, default=0)
-        needs = [min(longest, max(len(line) for text in column for line in text.split("\n"))) for column in texts]
+        widths = [min(longest, max(len(line) for text in column for line in text.split("\n"))) for column in texts]
         keys = list(range(self.keys))
         groups: list[list[int]] = [keys[:]]
-        for place in range(self.keys, len(texts)):
-            fits = sum(needs[i] + 1 for i in [*groups[-1], place]) - 1 <= width
+        for index in range(self.keys, len(texts)):
+            fits = sum(widths[i] + 1 for i in [*groups[-1], index]) - 1 <= width
             if len(groups[-1]) > self.keys and not fits:
                 groups.append(keys[:])
-            groups[-1].append(place)
+            groups[-1].append(index)
         return groups
 
 
@@ -157,7 +165,7 @@ def cell(value: Any, places: int | None = 2) -> Cell:
     """Format a value.
 
     Args:
-        value: Text, a number, a :class:`Summary`, a :class:`Paired`, a finished cell, or None.
+        value: Text, a number, a :class:`Summary`, a :class:`Paired`, a formatted cell, or None.
         places: Decimal places; None for three digits.
 
     Examples:
@@ -198,6 +206,10 @@ def _difference_cell(test: Paired, places: int | None) -> Cell:
 def number(value: float, places: int | None = 2) -> str:
     """Format a number.
 
+    Args:
+        value: The number.
+        places: Decimal places; None for three digits.
+
     >>> number(23.456), number(0.012345, None), number(12345.6, None)
     ('23.46', '0.0123', '12346')
     """
@@ -207,7 +219,11 @@ def number(value: float, places: int | None = 2) -> str:
 
 
 def signed(value: float, places: int | None = 2) -> str:
-    """Format a number with its sign; zero has none.
+    """Format a number with its sign; zero has no sign.
+
+    Args:
+        value: The number.
+        places: Decimal places; None for three digits.
 
     >>> signed(-1.234), signed(-0.001)
     ('−1.23', '0.00')
@@ -219,6 +235,9 @@ def signed(value: float, places: int | None = 2) -> str:
 def p_value(p: float | None) -> str:
     """Format a p-value.
 
+    Args:
+        p: The p-value; None for an empty cell.
+
     >>> p_value(0.0123), p_value(0.0001), p_value(None)
     ('0.012', '< 0.001', '–')
     """
@@ -227,6 +246,9 @@ def p_value(p: float | None) -> str:
 
 def short(count: float | None) -> str:
     """Format a number of samples, rows, or updates with three digits.
+
+    Args:
+        count: The number; None for an empty cell.
 
     >>> short(640), short(50_000), short(1_234_000), short(None)
     ('640', '50 k', '1.23 M', '–')
@@ -241,6 +263,9 @@ def short(count: float | None) -> str:
 
 def joined(cell: Cell) -> str:
     """Join both parts of a cell.
+
+    Args:
+        cell: A text, or a text and its interval.
 
     >>> joined(("23.50", "± 0.25")), joined(("23.50", "22.50 … 24.50")), joined("–")
     ('23.50 ± 0.25', '23.50 (22.50 … 24.50)', '–')

@@ -1,4 +1,4 @@
-"""Pictures of the first mixed samples of a run, stored for reports."""
+"""Store pictures of the first mixed samples of a run."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from .step import MIXING, preserve_random_state, seed_everything
 if TYPE_CHECKING:
     from .loop import Training
 
-PAIRS, UNMIXED = 4, 8  # shown samples
+SHOWN_PAIRS, SHOWN_UNMIXED = 4, 8
 CLOUD_PIXELS = 160
 
 
@@ -32,11 +32,11 @@ class FirstBatch(NamedTuple):
     Args:
         x: Samples ``[B, ...]``.
         y: Their classes ``[B]``.
-        x_pair: The partners.
-        y_pair: Their classes.
+        x_pair: Partners ``[B, ...]``.
+        y_pair: Their classes ``[B]``.
         lam: Shares of the partners ``[K, B]``.
-        mixed: Mixtures ``[K, B, ...]``; None if they were mixed inside the network.
-        layer: The layer that mixes, None for the input.
+        mixed: Mixtures ``[K, B, ...]``; None if a hidden layer mixes.
+        layer: The layer that mixes; None for the input.
         update: Number of the update.
     """
 
@@ -51,34 +51,34 @@ class FirstBatch(NamedTuple):
 
 
 def sample_grid(training: "Training") -> ImageGrid:
-    """Return the samples of the first update that mixes, as the first process sees them.
+    """Return pictures of the first batch that the first process mixes.
 
-    It changes neither the network nor any random state. Methods that mix with the batch before
-    begin at the second update.
+    Neither the network nor any random state changes. Methods that mix with the previous batch begin
+    at the second update.
 
     Args:
-        training: A training that has not begun.
+        training: A training that has not started.
     """
     batch = first_batch(training)
     method, classes = training.settings.method, training.train.classes
     if isinstance(method, NoMix | Cutout):
-        seen = batch.x if batch.mixed is None else batch.mixed[0]
-        images = [_picture(one, training.data) for one in seen[:UNMIXED]]
-        titles = [classes[int(label)] for label in batch.y[:UNMIXED]]
+        samples = batch.x if batch.mixed is None else batch.mixed[0]
+        images = [_picture(sample, training.data) for sample in samples[:SHOWN_UNMIXED]]
+        titles = [classes[int(label)] for label in batch.y[:SHOWN_UNMIXED]]
         return _grid(images, titles, len(images), f"update {batch.update}: samples as the network sees them")
-    pairs = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:PAIRS] or [0]
+    pairs = [i for i in range(len(batch.x)) if not torch.equal(batch.x[i], batch.x_pair[i])][:SHOWN_PAIRS] or [0]
     mixed = batch.x.new_empty(0, *batch.x.shape) if batch.mixed is None else batch.mixed
     images, titles = [], []
     for i in pairs:
-        images += [_picture(one, training.data) for one in (batch.x[i], *mixed[:, i], batch.x_pair[i])]
+        images += [_picture(sample, training.data) for sample in (batch.x[i], *mixed[:, i], batch.x_pair[i])]
         shares = [f"λ = {float(lam):.2f}" for lam in batch.lam[:, i]][: len(mixed)]
         titles += [classes[int(batch.y[i])], *shares, classes[int(batch.y_pair[i])]]
     if batch.layer is not None:
-        text = f"pairs that are mixed at layer {batch.layer}"
+        text = f"pairs that the method mixes at layer {batch.layer}"
     elif isinstance(method, CoMixup):
-        text = "a sample, its mixtures, λ the share of all others, and the class with the largest share besides"
+        text = "a sample, its mixtures with the share λ of all others, and the other class of largest share"
     else:
-        partner = "its partner" if batch.update == 1 else "its partner from the update before"
+        partner = "its partner" if batch.update == 1 else "its partner from the previous update"
         text = f"a sample, its mixtures in ascending order of λ, {partner}"
     return _grid(images, titles, len(mixed) + 2, f"update {batch.update}: {text}")
 
@@ -87,10 +87,10 @@ def first_batch(training: "Training") -> FirstBatch:
     """Return the first batch that a training mixes, bit for bit.
 
     Args:
-        training: A training that has not begun.
+        training: A training that has not started.
     """
     settings, seed = training.fitted.in_epoch(0), training.seed
-    network, place = training.network, training.accelerator.device
+    network, device = training.network, training.accelerator.device
     modules = (network, settings.method.modules)
     was_training = network.training
     buffers = [(buffer, buffer.clone()) for one in modules for buffer in one.buffers()]
@@ -101,7 +101,7 @@ def first_batch(training: "Training") -> FirstBatch:
         network.train()
         state = NO_STATE
         for step, (x, y) in enumerate(batches):
-            x, y = x.to(place), y.to(place)
+            x, y = x.to(device), y.to(device)
             seed_everything(seed, 0, step, share)
             generator = seeded(MIXING, seed, 0, step, share)
             if step < len(batches) - 1:
@@ -111,7 +111,8 @@ def first_batch(training: "Training") -> FirstBatch:
     for buffer, value in buffers:
         buffer.copy_(value)
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
-    pair = batches[0] if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
+    before = tuple(part.to(device) for part in batches[0])
+    pair = before if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
     return FirstBatch(x, y, *pair, plan.lam, mixed, plan.layer, len(batches))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multimix.lab.studies.compare.budget import (
-    EVALUATIONS,
+    EVALUATIONS_PER_RUN,
     MAX_EPOCHS,
     MIN_EPOCHS,
     OVERHEAD_SECONDS,
@@ -38,7 +38,7 @@ def simulated(one, epochs, most):
             for _ in range(epochs):
                 for _ in range(max(1, train // min(one.batch, train))):
                     clock += seconds / one.jobs
-            clock += (OVERHEAD_SECONDS + EVALUATIONS * test * one.updates[NONE] / one.batch / 2) / one.jobs
+            clock += (OVERHEAD_SECONDS + EVALUATIONS_PER_RUN * test * one.updates[NONE] / one.batch / 2) / one.jobs
     return clock
 
 
@@ -55,19 +55,19 @@ def test_it_fits_and_no_more_would(budget, spent, classes, seconds, seeds, jobs)
     one = work(tuple(classes), seconds, seeds, jobs=jobs)
     left = budget * (1 - RESERVE) - spent
     try:
-        found = divide(budget, spent, one)
+        division = divide(budget, spent, one)
     except ValueError:
         assert simulated(one, MIN_EPOCHS, min(5, max(classes))) > left * (1 - 1e-9)
         return
-    assert found.seconds == pytest.approx(simulated(one, found.epochs, found.per_class))
-    assert found.seconds <= left
-    assert MIN_EPOCHS <= found.epochs <= MAX_EPOCHS
-    if found.per_class is None and found.epochs < MAX_EPOCHS:
-        assert simulated(one, found.epochs + 1, None) > left * (1 - 1e-9)
-    if found.per_class is not None:
-        assert found.epochs == MIN_EPOCHS
-        assert found.per_class < max(classes)
-        assert simulated(one, MIN_EPOCHS, found.per_class + 1) > left * (1 - 1e-9)
+    assert division.seconds == pytest.approx(simulated(one, division.epochs, division.per_class))
+    assert division.seconds <= left
+    assert MIN_EPOCHS <= division.epochs <= MAX_EPOCHS
+    if division.per_class is None and division.epochs < MAX_EPOCHS:
+        assert simulated(one, division.epochs + 1, None) > left * (1 - 1e-9)
+    if division.per_class is not None:
+        assert division.epochs == MIN_EPOCHS
+        assert division.per_class < max(classes)
+        assert simulated(one, MIN_EPOCHS, division.per_class + 1) > left * (1 - 1e-9)
 
 
 def test_twice_the_seeds_get_half_the_epochs_each():
@@ -76,9 +76,9 @@ def test_twice_the_seeds_get_half_the_epochs_each():
 
 
 def test_a_small_folder_does_not_take_a_large_budget():
-    found = divide(1e6, 0, work())
-    assert found.epochs == MAX_EPOCHS
-    assert found.per_class is None
+    division = divide(1e6, 0, work())
+    assert division.epochs == MAX_EPOCHS
+    assert division.per_class is None
 
 
 def test_what_the_sentence_asks_for_suffices():
@@ -100,7 +100,7 @@ def test_times(words, seconds):
 
 @pytest.mark.parametrize("words", ["", "soon", "5x", "-3m", "0", "m", "1h!", "nan"])
 def test_what_is_no_time(words):
-    with pytest.raises(ValueError, match=r"^budget must be a time such as 30m, 2h or 90s, got "):
+    with pytest.raises(ValueError, match=r"^budget must be a time such as .*, got "):
         parse_seconds(words)
 
 

@@ -61,15 +61,15 @@ def compared(photos, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "MAX_EPOCHS", 2)
         patch.setattr(budget, "MIN_EPOCHS", 2)
-        said = []
-        page, found = compare_folder(photos, out=tmp_path_factory.mktemp("out"), changes=QUICK, note=said.append, **SMALL)
-    return page, found, said
+        messages = []
+        page, result = compare_folder(photos, out=tmp_path_factory.mktemp("out"), changes=QUICK, note=messages.append, **SMALL)
+    return page, result, messages
 
 
 @pytest.mark.slow
 def test_every_run_gets_as_many_updates(compared):
-    _, found, _ = compared
-    rows = found.study.rows
+    _, result, _ = compared
+    rows = result.study.rows
     assert len(rows) == 4
     assert {row["epochs"][-1]["updates"] for row in rows} == {2 * (24 // 8)}
     assert {row["train_samples"] for row in rows} == {24}
@@ -77,23 +77,23 @@ def test_every_run_gets_as_many_updates(compared):
 
 @pytest.mark.slow
 def test_what_is_said_on_the_way(compared):
-    _, _, said = compared
-    assert "3 classes, 25 pictures for training, 6 for the test; squares of 32 pixels" in said[0]  # with the broken one
-    assert any(words.startswith("2 ways of training × 2 seeds = 4 runs of 2 epochs (") for words in said)
-    assert any("kaputt.jpg is not an image" in words for words in said)
+    _, _, messages = compared
+    assert "3 classes, 25 pictures for training, 6 for the test; squares of 32 pixels" in messages[0]  # with the broken one
+    assert any(words.startswith("2 ways of training × 2 seeds = 4 runs of 2 epochs (") for words in messages)
+    assert any("kaputt.jpg is not an image" in words for words in messages)
 
 
 @pytest.mark.slow
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_answers(compared, tmp_path, width):
-    page, found, _ = compared
+    page, result, _ = compared
     seen = in_frame(page, width, tmp_path)
     assert seen["requests"] == []
     assert seen["widths"][1] <= seen["widths"][0], "nothing is wider than the screen"
     text, source = seen["text"], page.read_text()
     assert "Which mixing is best for my photos?" in text
-    assert found.answer.headline in text
+    assert result.answer.headline in text
     for words in (
         "Use it",
         "Results",
@@ -104,7 +104,7 @@ def test_the_page_answers(compared, tmp_path, width):
     ):
         assert words in text
     assert "grün &lt;b&gt;" in source
-    assert "1 file could not be read and was left out" in source
+    assert "1 unreadable file was skipped" in source
     assert source.count("<image") >= 2 * 8, "samples of both ways of training"
 
 
@@ -125,22 +125,22 @@ def test_a_killed_comparison_goes_on_with_the_same_plan(photos, compared, tmp_pa
     before = read_rows(tmp_path / "results.jsonl")
     assert len(before) == 2
     monkeypatch.setattr(run, "update_seconds", None)  # nothing is measured again
-    said = []
-    _, found = compare_folder(photos, out=tmp_path, changes=QUICK, note=said.append, **SMALL)
-    assert "resuming with the stored plan" in said
+    messages = []
+    _, result = compare_folder(photos, out=tmp_path, changes=QUICK, note=messages.append, **SMALL)
+    assert "resuming with the stored plan" in messages
     rows = read_rows(tmp_path / "results.jsonl")
     assert rows[:2] == before
     weights = {row["weights"] for row in compared[1].study.rows}
     assert {row["weights"] for row in rows} == weights  # as if it had never been killed
     assert len(rows) == 4
-    assert len(found.study.trained) == 2
+    assert len(result.study.trained) == 2
 
 
 @pytest.mark.slow
 def test_another_folder_needs_another_place(compared, tmp_path):
     for name in ("a", "b"):
         pictures(tmp_path / name, 3)
-    with pytest.raises(ValueError, match=r"holds a comparison of other files, of .*my photos: .*; give another --out$"):
+    with pytest.raises(ValueError, match=r"^out .* holds a comparison of other files, of .*my photos: "):
         compare_folder(tmp_path, out=compared[0].parent, **SMALL)
 
 
@@ -150,7 +150,7 @@ def test_two_classes_of_five(tmp_path, capsys):
         pictures(tmp_path / "set" / name, 5)
     words = [*("compare", str(tmp_path / "set"), "--methods", "mixup", "--ks", "1", "--seeds", "1", "--budget", "10h")]
     assert cli.main([*words, "--out", str(tmp_path / "out"), "--data.side", "32"]) == 0
-    assert "one seed cannot tell it from chance" in capsys.readouterr().out
+    assert "one seed cannot distinguish" in capsys.readouterr().out
     assert (tmp_path / "out" / "compare.html").exists()
 
 
@@ -161,10 +161,10 @@ def test_birds(tmp_path):
         (tmp_path / "birds" / name).mkdir(parents=True)
         for path in sorted((source / name).iterdir())[:10]:
             os.symlink(path, tmp_path / "birds" / name / path.name)
-    page, found = compare_folder(tmp_path / "birds", out=tmp_path / "out", changes={"data.side": "32"}, **SMALL)
-    assert found.setup.network == "preact_resnet18_small"
-    assert len(found.splits["train"].classes) == 3
-    assert found.study.trained
+    page, result = compare_folder(tmp_path / "birds", out=tmp_path / "out", changes={"data.side": "32"}, **SMALL)
+    assert result.setup.network == "preact_resnet18_small"
+    assert len(result.splits["train"].classes) == 3
+    assert result.study.trained
     assert page.exists()
 
 
@@ -178,10 +178,10 @@ def test_images_of_cifar100(tmp_path):
             for i in (some.labels == label).nonzero().flatten().tolist()[:12]:
                 pixels = some.pixels[i].permute(1, 2, 0).numpy()
                 Image.fromarray(pixels).save(tmp_path / "set" / part / some.classes[label] / f"{i}.png")
-    _, found = compare_folder(tmp_path / "set", out=tmp_path / "out", **SMALL)
-    assert found.setup.side == 32
-    assert not found.splits.divided
-    seen = {row.numpy().tobytes() for row in found.splits["test"].pixels}
+    _, result = compare_folder(tmp_path / "set", out=tmp_path / "out", **SMALL)
+    assert result.setup.side == 32
+    assert not result.splits.divided
+    seen = {row.numpy().tobytes() for row in result.splits["test"].pixels}
     assert len(seen) == 36
     assert seen <= {row.numpy().tobytes() for row in splits["test"].pixels[splits["test"].labels < 3]}
 
@@ -197,22 +197,22 @@ class Tiny(torch.nn.Sequential):
 
 @pytest.mark.slow
 def test_a_network_of_ones_own_and_a_method_that_it_cannot_have(photos, tmp_path):
-    said = []
-    asked = {**SMALL, "methods": ("cutmix", "manifoldmix"), "model": f"{__name__}:Tiny", "seeds": 1}
-    page, found = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=said.append, **asked)
-    assert [group.arm for group in found.study.trained] == ["none", "cutmix"]
-    assert any(words.startswith("manifoldmix K = 2 cannot be trained and is left out: ") for words in said)
-    assert "manifoldmix K = 2 was left out" in page.read_text()
-    assert found.answer.best.evaluated("error"), "its code was trusted, since it was named"
+    messages = []
+    options = {**SMALL, "methods": ("cutmix", "manifoldmix"), "model": f"{__name__}:Tiny", "seeds": 1}
+    page, result = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=messages.append, **options)
+    assert [group.arm for group in result.study.trained] == ["none", "cutmix"]
+    assert any(sentence.startswith("skipping manifoldmix K = 2, ") for sentence in messages)
+    assert "manifoldmix K = 2 was skipped" in page.read_text()
+    assert result.answer.best.evaluated("error"), "its code was trusted, since it was named"
 
 
 @pytest.mark.slow
 def test_a_network_of_timm(photos, tmp_path):
     peer("timm")
-    asked = {**SMALL, "model": "timm/test_resnet", "seeds": 1}
-    _, found = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=lambda words: None, **asked)
-    assert type(found.planned[0].run.settings.network.built(3, 3)).__module__.startswith("timm.")
-    assert len(found.study.trained) == 2
+    options = {**SMALL, "model": "timm/test_resnet", "seeds": 1}
+    _, result = compare_folder(photos, out=tmp_path, changes={"data.side": "32"}, note=lambda words: None, **options)
+    assert type(result.planned[0].run.settings.network.built(3, 3)).__module__.startswith("timm.")
+    assert len(result.study.trained) == 2
     assert FolderSetup(photos, "timm/vit_tiny_patch16_224", {}).side == 224, "it takes no other size"
     with pytest.raises(ValueError, match=r"^timm [\d.]+ has no network 'resnet19' \(did you mean 'resnet18'\?\)$"):
         network("timm/resnet19", 3)
@@ -220,9 +220,9 @@ def test_a_network_of_timm(photos, tmp_path):
 
 @pytest.mark.slow
 def test_two_runs_at_a_time(photos, tmp_path):
-    asked = {**SMALL, "seeds": 1, "jobs": 2}
-    _, found = compare_folder(photos, out=tmp_path, changes=QUICK, note=lambda words: None, **asked)
-    assert len(found.study.trained) == 2
+    options = {**SMALL, "seeds": 1, "jobs": 2}
+    _, result = compare_folder(photos, out=tmp_path, changes=QUICK, note=lambda words: None, **options)
+    assert len(result.study.trained) == 2
 
 
 @pytest.mark.slow
@@ -232,20 +232,20 @@ def test_words(tmp_path):
         (tmp_path / "words" / name).mkdir(parents=True)
         for path in sorted((source / name).glob("*.wav"))[:6]:
             os.symlink(path, tmp_path / "words" / name / path.name)
-    _, found = compare_folder(tmp_path / "words", out=tmp_path / "out", **{**SMALL, "seeds": 1})
-    assert found.setup.kind == "sounds"
-    assert found.splits["train"].pixels.shape[1:] == (1, 161, 101)
+    _, result = compare_folder(tmp_path / "words", out=tmp_path / "out", **{**SMALL, "seeds": 1})
+    assert result.setup.kind == "sounds"
+    assert result.splits["train"].pixels.shape[1:] == (1, 161, 101)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--budget", "soon"], "budget must be a time such as 30m, 2h or 90s, got 'soon'"),
+        (["--budget", "soon"], "budget must be a time"),
         (["--seeds", "0"], "seeds and jobs must be at least 1"),
         (["--methods", "none"], "methods must name a method besides none"),
         (["--methods", "sagemix"], "sagemix is for clouds of points, and folder has images"),
         (["--ks", "0"], "ks must be positive integers, got 0"),
-        (["--epochs", "3"], "epochs follows from the folder and the budget here; multimix sweep folder takes it"),
+        (["--epochs", "3"], "epochs follows from the folder and the budget"),
         (["--methods", "cutmux"], "no method 'cutmux' (did you mean 'cutmix'?)"),
         (["--model", "resnet19"], "no network 'resnet19'"),
         (["--model", "nowhere:Net"], "cannot import the network 'nowhere:Net'"),
@@ -265,11 +265,11 @@ def test_no_seed_is_begun_that_would_end_too_late(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(run, "train_runs", lambda runs, **how: now.__setitem__(0, now[0] + 40) or [])
-    asked = Request(None, ("cutmix",), (1,), 5, 100.0, 1, {})
+    options = Request(None, ("cutmix",), (1,), 5, 100.0, 1, {})
     setup, plan = SimpleNamespace(changes={}, folder=tmp_path), Plan(budget.Division(2, None, 50.0), {}, {})
-    said = run._train([], setup, asked, plan, tmp_path, 0.0, lambda words: None)
+    messages = run._train([], setup, options, plan, tmp_path, 0.0, lambda words: None)
     assert now[0] == 80  # a third would end after 120 seconds
-    assert said == ["the budget was spent after 2 seeds of 5, since runs took longer than planned"]
+    assert messages == ["the budget was spent after 2 seeds of 5: runs took longer than planned"]
 
 
 def test_no_folder(tmp_path, capsys):
@@ -295,9 +295,9 @@ class Pairs(torch.utils.data.Dataset):
 @pytest.mark.parametrize("kind", ["uint8", "float", "pillow"])
 def test_a_data_set_of_torch_becomes_the_same_pixels(tmp_path, kind):
     folder = write_folder(Pairs(kind), None, tmp_path / "set")
-    found = sorted(folder.rglob("*.png"))
-    assert {path.parent.name for path in found} == {"a_b", "c"}
-    for path in found:
+    result = sorted(folder.rglob("*.png"))
+    assert {path.parent.name for path in result} == {"a_b", "c"}
+    for path in result:
         i = int(path.stem) - 1
         assert numpy.array_equal(numpy.array(Image.open(path)), Pairs("uint8")[i][0].permute(1, 2, 0).numpy())
         assert path.parent.name == ("a_b", "c")[i % 2]
@@ -322,17 +322,14 @@ def test_a_data_set_of_hugging_face(tmp_path):
     [
         (
             (torch.randn(3, 4, 4) * 3, 0),
-            r"^sample 0 of train must be uint8 or lie in 0 … 1, .*: give the data without normalisation$",
+            r"^sample 0 of train must be uint8 or in \[0, 1\], .*normalization$",
         ),
-        ((torch.zeros(5, 6, 7), 0), r"must have 1, 3 or 4 channels, its shape is \[5, 6, 7\]$"),
-        (
-            (torch.zeros(3, 4, 4), torch.zeros(2)),
-            r"the class of sample 0 of train must be one whole number or name, got an array",
-        ),
-        ((torch.zeros(3, 4, 4), -1), r"must be a whole number of at least 0, or a name, got -1$"),
-        ((torch.zeros(3, 4, 4),), r"must be a picture and its class"),
-        ({"image": torch.zeros(3, 4, 4)}, r"must have a picture and a label \(label, .*\), it has image$"),
-        (("words", 0), r"must be a picture \[C, H, W\] or \[H, W, C\], got str$"),
+        ((torch.zeros(5, 6, 7), 0), r"^sample 0 of train must have .* channels, got shape \[5, 6, 7\]$"),
+        ((torch.zeros(3, 4, 4), torch.zeros(2)), r"^the class of sample 0 of train must be .*, got an array"),
+        ((torch.zeros(3, 4, 4), -1), r"^the class of sample 0 of train must be .*, got -1$"),
+        ((torch.zeros(3, 4, 4),), r"^sample 0 of train must be an image and its class"),
+        ({"image": torch.zeros(3, 4, 4)}, r"^sample 0 of train must have .* label .*, got the keys image$"),
+        (("words", 0), r"^sample 0 of train must be an image .*, got str$"),
     ],
 )
 def test_samples_that_are_no_pictures(tmp_path, sample, sentence):
@@ -347,10 +344,10 @@ def test_the_python_of_the_page_on_own_data(tmp_path, monkeypatch, capsys):
     names = {"train_set": Pairs("float"), "test_set": Pairs("uint8", 100)}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, "own-data.md", "exec"), names)
-    found = names["found"]
-    assert found.splits["train"].classes == ("a_b", "c")
-    assert (len(found.splits["train"]), len(found.splits["test"])) == (6, 6)
-    assert found.answer.headline in capsys.readouterr().out
+    result = names["found"]
+    assert result.splits["train"].classes == ("a_b", "c")
+    assert (len(result.splits["train"]), len(result.splits["test"])) == (6, 6)
+    assert result.answer.headline in capsys.readouterr().out
 
 
 def test_the_recipe_trains_and_evaluates_a_folder(photos, tmp_path, capsys):

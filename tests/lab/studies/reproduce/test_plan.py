@@ -12,7 +12,7 @@ from multimix.lab.studies.reproduce.plan import choose, cost_table, make_plan
 
 @pytest.fixture
 def data_are_there(monkeypatch):
-    monkeypatch.setattr(planning, "_lack", lambda settings, data, cache: None)
+    monkeypatch.setattr(planning, "_missing_data", lambda settings, data, cache: None)
     monkeypatch.setattr(planning, "read_cub200", lambda data: None)
 
 
@@ -62,7 +62,7 @@ def test_the_plan_says_what_it_costs(tmp_path):
     columns = {column.header: list(column.cells) for column in table.columns}
     assert (columns["recipe"], columns["runs"]) == (["cifar100_resnext29_4_24", "all"], ["9", "9"])
     assert re.fullmatch(r"\d+ (s|min)", columns["about"][0])
-    assert "9 runs where the tables and figures ask for 10" in table.caption
+    assert "9 runs for 10 entries" in table.caption
 
 
 @pytest.mark.usefixtures("data_are_there")

@@ -34,8 +34,8 @@ def test_propositions_are_stated_as_they_hold(files):
         "E‖g̃‖² − ‖E g̃‖²",
         "(V + (K−1)·V_pairs + (B−1)·V_λ) / (K·B)",
         "B ≥ B_0 = V_pairs / V_λ",
-        "Both proofs need independent pairs.",
-        "Proposition 2 rests on the single shared λ.",
+        "Both proofs assume independent pairs.",
+        "Proposition 2 depends on the single shared λ.",
     ):
         assert words in text
 

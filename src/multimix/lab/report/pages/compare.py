@@ -1,4 +1,4 @@
-"""The page of a comparison: the answer first, then what it rests on."""
+"""The page of a comparison: the answer, then the evidence."""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,23 +33,23 @@ def compare_page(
     data: Sequence[Block],
     command: str,
 ) -> tuple[str, dict[str, bytes]]:
-    """Return the page, and its figures as files.
+    """Return the HTML page and its figures by file name.
 
     Args:
         study: The finished runs.
         answer: The answer.
         name: Name of the folder.
         lead: A sentence on data and runs.
-        notes: What failed.
-        method: The method of the advice.
-        budget: How the budget was divided.
-        data: What is in the folder.
-        command: The command that makes the page again.
+        notes: Sentences on runs and evaluations that failed.
+        method: The recommended method; None for no mixing or a batch strategy.
+        budget: Blocks on the division of the budget.
+        data: Blocks on the content of the folder.
+        command: The command that recreates the page.
     """
     samples, advice = list(sample_grids(study)), answer.advice
     forest, diagram = difference_dots(study), reliability(study)
     figures = {"differences": forest, "reliability": diagram}
-    files = {key: content for stem, one in figures.items() if one for key, content in save(stem, one).items()}
+    files = {key: content for stem, chart in figures.items() if chart for key, content in save(stem, chart).items()}
     alt = "Error minus that of no mixing, with 95 % intervals over seeds; below 0 is better."
     figure = Picture(files["differences.svg"], alt, alt) if forest else None
     calibration = Picture(svg(diagram), "Accuracy against confidence, a panel per training") if diagram else None
@@ -66,11 +66,11 @@ def compare_page(
         Section("Your folder", data),
         Section("Settings", setting_blocks(study)),
         Section(
-            "How it was made", [environment_facts(study), "The same command resumes and makes this page again:", Code(command)]
+            "How it was made", [environment_facts(study), "The same command resumes and recreates this page:", Code(command)]
         ),
     ]
     page = render_page(f"Which mixing is best for {name}?", lead, blocks, headline=answer.headline, figure=figure)
-    return page, files | {f"samples-{i}.svg": one.content for i, one in enumerate(samples, start=1)}
+    return page, files | {f"samples-{i}.svg": picture.content for i, picture in enumerate(samples, start=1)}
 
 
 def answer_table(study: Study) -> Table:
@@ -79,9 +79,9 @@ def answer_table(study: Study) -> Table:
     Args:
         study: The finished runs.
     """
-    tests = {one.group: one for one in comparisons(study, COLUMN) if one.other == BASELINE}
+    tests_by_label = {test.group: test for test in comparisons(study, COLUMN) if test.other == BASELINE}
     groups = sorted(study.trained, key=lambda group: group.mean(COLUMN) or 0.0)
-    found = [tests.get(study.label(group)) for group in groups]
+    tests = [tests_by_label.get(study.label(group)) for group in groups]
     baseline = study.baseline()
     base = baseline and baseline.mean("compute")
     costs = [spent / base if base and (spent := group.mean("compute")) else None for group in groups]
@@ -89,8 +89,8 @@ def answer_table(study: Study) -> Table:
         Column("training", [group_name(group) for group in groups], "training"),
         Column("seeds", [len(group.seeds) for group in groups], "seeds"),
         Column("error %", [group.summary(COLUMN) for group in groups], "error"),
-        Column("minus no mixing", [test and test.paired for test in found], "minus_none"),
-        Column("p (Holm)", [test and test.p_holm for test in found], "p_holm", show=p_value),
+        Column("minus no mixing", [test and test.paired for test in tests], "minus_none"),
+        Column("p (Holm)", [test and test.p_holm for test in tests], "p_holm", show=p_value),
         Column("ECE %", [group.summary(ECE) for group in groups], "ece"),
         Column(f"cost ({study.timed}, no mixing = 1)", costs, "cost", places=1),
     ]
@@ -107,14 +107,14 @@ def difference_dots(study: Study) -> Figure | None:
     Args:
         study: The finished runs.
     """
-    tests = sorted((one for one in comparisons(study, COLUMN) if one.other == BASELINE), key=lambda one: one.paired.mean)
+    tests = sorted((test for test in comparisons(study, COLUMN) if test.other == BASELINE), key=lambda test: test.paired.mean)
     if not tests:
         return None
     rows = {}
-    for one in tests:
-        significant = one.paired.significant and one.paired.half > 0
-        series = ("better" if one.paired.mean < 0 else "worse") if significant else ""
-        rows[one.group] = [Dot(one.paired, series)]
+    for test in tests:
+        significant = test.paired.significant and test.paired.half > 0
+        series = ("better" if test.paired.mean < 0 else "worse") if significant else ""
+        rows[test.group] = [Dot(test.paired, series)]
     return dots(rows, "error minus that of no mixing, in points", zero=True)
 
 
@@ -145,7 +145,7 @@ def _usage(answer: Answer) -> str:
     if advice.arm == BASELINE:
         return "No method was better than no mixing, so there is nothing to add to your loop:"
     if not answer.better:
-        return f"Nothing is significant yet; a larger budget or more seeds would tell more. To use {name}:"
+        return f"No difference is significant; use a larger budget or more seeds. To use {name}:"
     if advice is not answer.best:
         return f"{name} does not differ significantly from {group_name(answer.best)} and costs less. In your own loop:"
     return f"{name} in your own loop:"
@@ -158,12 +158,12 @@ def _classes(study: Study, mixing: RunGroup) -> Iterator[Block]:
     heads = ["class", "samples", "no mixing %", f"{group_name(mixing)} %", "change"]
     rows = [[name, count, f"{before:.1f}", f"{after:.1f}", signed(after - before)] for name, before, after, count in changes]
     lower, higher = (sum(sign * (after - before) > 0 for _, before, after, _ in changes) for sign in (-1, 1))
-    every = counted(len(changes), "class", "es")
-    yield f"With {group_name(mixing)} the error of {lower} of {every} is lower, of {higher} higher."
+    class_count = counted(len(changes), "class", "es")
+    yield f"With {group_name(mixing)} the error of {lower} of {class_count} is lower, of {higher} higher."
     note = "error in per cent, all seeds together; with few samples per class most changes are chance"
     if len(rows) <= 2 * SHOWN_CLASSES + 2:
         yield Table.of_rows("classes", heads, rows, [note])
         return
-    ends = [*rows[:SHOWN_CLASSES], *rows[-SHOWN_CLASSES:]]
-    yield Table.of_rows("classes", heads, ends, [note, f"the {SHOWN_CLASSES} that gain and lose most"])
+    extremes = [*rows[:SHOWN_CLASSES], *rows[-SHOWN_CLASSES:]]
+    yield Table.of_rows("classes", heads, extremes, [note, f"the {SHOWN_CLASSES} that gain and lose most"])
     yield Section(f"All {len(rows)} classes", [Table.of_rows("classes", heads, rows)])

@@ -13,13 +13,13 @@ from PIL import Image
 
 from ..page import Notes, Section, render_page
 
-# Positions of the slider. A method has a frame for each, or else its K steps in order.
+# Positions of the slider. A method has a frame for each position, or its K steps in order.
 POSITIONS = 21
 MAX_SIDE = 256  # pixels
-# Quality and side, tried in this order until the frames of a method fit into its share of the page.
+# Quality and side in pixels, tried in order until the frames of a method fit into its share.
 ENCODINGS = ((80, 256), (65, 256), (50, 256), (35, 256), (30, 192), (25, 128))
-MAX_FRAME_BYTES = 3_600_000  # of all frames, so that the page can be sent by mail
-MIN_SHARES = 8  # the page is divided among at least so many methods
+MAX_FRAME_BYTES = 3_600_000  # of all frames, so that the page fits into a mail
+MIN_SHARES = 8  # lower bound of the number of methods that share MAX_FRAME_BYTES
 
 NO_PARTNER = "It has no partner: the slider moves through its own steps, and the label stays that of A."
 LEAD = (
@@ -54,9 +54,9 @@ def look_page(a: NDArray[np.uint8], b: NDArray[np.uint8], cards: Sequence[Card],
 
     Args:
         a: ``[H, H, 3]``.
-        b: The same for the partner.
+        b: Its partner, ``[H, H, 3]``.
         cards: The methods.
-        left_out: Reasons by the names of methods that are not shown.
+        left_out: Reasons by name for methods that are not shown.
     """
     side = min(len(a), MAX_SIDE)
     budget = MAX_FRAME_BYTES // max(MIN_SHARES, len(cards))
@@ -64,8 +64,10 @@ def look_page(a: NDArray[np.uint8], b: NDArray[np.uint8], cards: Sequence[Card],
     values: dict[str, Any] = {
         "a": _encoded([a], side, budget)[0],
         "b": _encoded([b], side, budget)[0],
-        "cards": [_shown(card, own) for card, own in zip(cards, frames, strict=True)],
-        "data": [{"name": card.name, "lam": card.lam, "frames": own} for card, own in zip(cards, frames, strict=True)],
+        "cards": [_shown(card, card_frames) for card, card_frames in zip(cards, frames, strict=True)],
+        "data": [
+            {"name": card.name, "lam": card.lam, "frames": card_frames} for card, card_frames in zip(cards, frames, strict=True)
+        ],
         "side": side,
         "last": POSITIONS - 1,
     }
@@ -79,9 +81,9 @@ def _shown(card: Card, frames: Sequence[str]) -> dict[str, Any]:
     middle = len(frames) // 2  # as the page's script rounds
     lam = card.lam[middle]
     labels = {"a": f"A {100 - 100 * lam:.0f} %", "b": f"B {100 * lam:.0f} %"}
-    where = "realized" if len(frames) == POSITIONS else f"step {middle + 1} of {len(frames)}, realized"
+    position = "realized" if len(frames) == POSITIONS else f"step {middle + 1} of {len(frames)}, realized"
     sentence = marked_up(as_letters(card.sentence))
-    values = {"name": card.name, "frame": frames[middle], "lam": lam, "where": where, "remarks": list(_remarks(card))}
+    values = {"name": card.name, "frame": frames[middle], "lam": lam, "where": position, "remarks": list(_remarks(card))}
     return {**values, **labels, "sentence": sentence}
 
 
@@ -97,6 +99,9 @@ def _remarks(card: Card) -> Iterator[str]:
 def as_letters(sentence: str) -> str:
     """Replace x and x' in a formula by A and B.
 
+    Args:
+        sentence: The line.
+
     >>> as_letters("x̂_k is x' inside box k and x outside")
     'x̂_k is B inside box k and A outside'
     """
@@ -105,6 +110,9 @@ def as_letters(sentence: str) -> str:
 
 def marked_up(sentence: str) -> Markup:
     """Convert a line of a docstring to HTML.
+
+    Args:
+        sentence: The line.
 
     >>> marked_up("``side`` of λ_k^(1/d)")
     Markup('<code>side</code> of λ<sub>k</sub><sup>1/d</sup>')
@@ -119,7 +127,7 @@ def marked_up(sentence: str) -> Markup:
 
 
 def _encoded(frames: Iterable[NDArray[np.uint8]], side: int, max_bytes: int) -> list[str]:
-    """Return frames in base64, in the best quality within ``max_bytes``, otherwise in the lowest."""
+    """Return frames in base64, in the best quality within ``max_bytes`` or else the lowest."""
     images, encoded = [Image.fromarray(frame) for frame in frames], []
     for quality, limit in ENCODINGS:
         encoded = [_webp(image, min(side, limit), quality) for image in images]

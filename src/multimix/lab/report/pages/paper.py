@@ -43,16 +43,16 @@ def paper_page(
         follow: Whether the recipes follow the paper's text or its authors' code.
         missing: Data sets that are missing and runs that failed, in sentences.
     """
-    judged = [one for exhibit in filled for one in exhibit.judged]
+    claims = [claim for exhibit in filled for claim in exhibit.judged]
     blocks: list[Block | None] = [
         Section("What is missing", [Notes(missing)], unfolded=True),
         Section("Verdicts", [_verdict_counts(filled), Notes([VERDICT_RULE])]),
-        *(_section(one, pictures.get(one.paper.label)) for one in filled),
+        *(_section(exhibit, pictures.get(exhibit.paper.label)) for exhibit in filled),
         Section("Differences from the paper's setup", _setup(filled, scale, follow)),
     ]
     lead = f"Mixup Augmentation with Multiple Interpolations (Shen, Yu, Yang, Kwok) beside our runs, {SCALE_LABELS[scale]}."
     limit = "" if scale == "paper" else f" This is the {scale} scale, so it says nothing about the paper's own results."
-    headline = claims_sentence(judged) + limit
+    headline = claims_sentence(claims) + limit
     return render_page("The paper, reproduced", lead, blocks, headline=headline, figure=_claims_figure(filled))
 
 
@@ -98,14 +98,14 @@ def _section(filled: FilledExhibit, picture: Picture | None) -> Section:
 
 
 def _wide_tables(filled: FilledExhibit) -> Iterator[Block]:
-    """Yield our measurements without empty ones, then the paper's numbers, each once, and verdicts."""
+    """Yield a table of our measurements, a table of the paper's numbers, and the verdicts."""
     paper, rows = filled.paper, range(len(filled.paper.rows))
     measured = [j for j in range(len(paper.columns)) if any(filled.cells[i, j].values for i in rows)]
     names = Column("method", [row.label for row in paper.rows])
     if measured:
         yield Heading("ours")
         yield Table("", [names, *(our_column(filled, j) for j in measured)])
-    # Two readings of one number of the paper share it.
+    # Show a number of the paper once if two measurements of ours compare with it.
     shared = {id(column.paper): j for j, column in reversed(list(enumerate(paper.columns))) if column.paper}
     columns = [
         Column(paper.columns[j].head.partition(" (")[0], [filled.cells[i, j].paper for i in rows], show=paper_cell)
@@ -118,21 +118,21 @@ def _wide_tables(filled: FilledExhibit) -> Iterator[Block]:
 
 def _verdict_counts(filled: Sequence[FilledExhibit]) -> Table:
     rows = []
-    for one in filled:
-        counts = Counter(judged.verdict for judged in one.judged)
+    for exhibit in filled:
+        counts = Counter(judged.verdict for judged in exhibit.judged)
         if counts:
-            rows.append([one.paper.label, one.paper.title, *(counts[verdict] or "" for verdict in VERDICTS)])
+            rows.append([exhibit.paper.label, exhibit.paper.title, *(counts[verdict] or "" for verdict in VERDICTS)])
     return Table.of_rows("verdicts", ["exhibit", "claims of the paper", *VERDICTS], rows)
 
 
 def _claims_figure(filled: Sequence[FilledExhibit]) -> Picture | None:
     """Draw the claimed differences in per cent that were tested, grouped by exhibit and verdict."""
     rows: dict[str, list[Dot]] = {}
-    for one in filled:
-        for judged in one.judged:
-            column = one.paper.columns[judged.claim.column]
-            if judged.test is not None and column.unit == "per cent" and one.paper.number != 7:
-                rows.setdefault(one.paper.label, []).append(Dot(judged.test, judged.verdict))
+    for exhibit in filled:
+        for judged in exhibit.judged:
+            column = exhibit.paper.columns[judged.claim.column]
+            if judged.test is not None and column.unit == "per cent" and exhibit.paper.number != 7:
+                rows.setdefault(exhibit.paper.label, []).append(Dot(judged.test, judged.verdict))
     if not rows:
         return None
     caption = "Every tested claim: difference of the two trainings with its 95 % interval, by verdict."
@@ -143,7 +143,7 @@ def _setup(filled: Sequence[FilledExhibit], scale: Scale, follow: Follow) -> Ite
     """Yield what differs from the paper's protocol, recipe by recipe."""
     followed = {"text": "the paper's text", "code": "the code of its authors and baselines"}[follow]
     yield f"Where the paper's text and its authors' code differ, {followed} was followed (--follow)."
-    for name in dict.fromkeys(name for one in filled for name in one.paper.recipes if name != SPIRAL):
+    for name in dict.fromkeys(name for exhibit in filled for name in exhibit.paper.recipes if name != SPIRAL):
         chosen = recipe(name, follow)
         differences = settings_differences(chosen.settings(scale), chosen.settings("paper"))
         if differences:

@@ -38,68 +38,80 @@ CURVE_FIGURES = ("dots", "error", "loss", "gradient", "k", "time")
 
 
 class Report(NamedTuple):
-    """A page and the files beside it."""
+    """A page and the files beside it.
+
+    Args:
+        page: Path of the page.
+        files: Paths of figures and tables.
+    """
 
     page: Path
     files: list[Path]
 
 
 class Costs(NamedTuple):
-    """Tables and figures of budgets."""
+    """Tables and figures of budgets.
+
+    Args:
+        tables: A table per budget.
+        figures: Figures by name.
+    """
 
     tables: Sequence[Table] = ()
     figures: Mapping[str, Drawn] = {}
 
 
-def write_recipe_pages(places: Sequence[str | Path], *, out: str | Path, recipes: Mapping[str, Recipe] = RECIPES) -> list[Report]:
+def write_recipe_pages(
+    folders: Sequence[str | Path], *, out: str | Path, recipes: Mapping[str, Recipe] = RECIPES
+) -> list[Report]:
     """Write a page, figures, and tables for every recipe and scale with finished runs.
 
     Args:
-        places: Folders of results or of single runs.
+        folders: Folders of results or of single runs.
         out: Folder of the pages.
         recipes: Known recipes by name.
     """
-    networks = [Path(place) for place in places if (Path(place) / EVALUATIONS).exists() and not is_run(Path(place))]
-    reports = [_write_network_page(place, Path(out)) for place in networks]
-    places = [place for place in places if Path(place) not in networks]
-    rows = collect_runs(places, note)
+    networks = [Path(folder) for folder in folders if (Path(folder) / EVALUATIONS).exists() and not is_run(Path(folder))]
+    reports = [_write_network_page(folder, Path(out)) for folder in networks]
+    folders = [folder for folder in folders if Path(folder) not in networks]
+    rows = collect_runs(folders, note)
     if not rows and not reports:
-        raise ValueError(f"there are no finished runs in {', '.join(map(str, places))}; multimix train makes some")
-    command = " ".join(["multimix report", *(Path(place).name or str(place) for place in places)])
+        raise ValueError(f"there are no finished runs in {', '.join(map(str, folders))}; train some with multimix train")
+    command = " ".join(["multimix report", *(Path(folder).name or str(folder) for folder in folders)])
     for study in studies(rows, recipes):
-        html, files = recipe_page(study, rows, places, command)
+        html, files = recipe_page(study, rows, folders, command)
         name = f"{study.recipe.name}-{study.scale}"
         (page,) = write_files(Path(out), {f"{name}.html": html.encode()})
         reports.append(Report(page, write_files(Path(out) / name, files)))
     return reports
 
 
-def _write_network_page(place: Path, out: Path) -> Report:
+def _write_network_page(folder: Path, out: Path) -> Report:
     """Write the page of a network that was not trained here: its evaluations."""
-    evaluations = network_evaluations(place, note)
-    row = {"arm": place.name, "place": str(place), "evaluations": evaluations}
-    numbers = {f"{key}.{name}": value for key, one in evaluations.items() for name, value in one["numbers"].items()}
-    group = RunGroup(place.name, 0, runs=pd.DataFrame([{"row": row, **numbers}], index=[0]))
-    study = Study(Recipe(place.name, place.name, "", RECIPES["imagenet"].settings, ()), "paper", (group,), ())
+    evaluations = network_evaluations(folder, note)
+    row = {"arm": folder.name, "place": str(folder), "evaluations": evaluations}
+    numbers = {f"{key}.{name}": value for key, evaluation in evaluations.items() for name, value in evaluation["numbers"].items()}
+    group = RunGroup(folder.name, 0, runs=pd.DataFrame([{"row": row, **numbers}], index=[0]))
+    study = Study(Recipe(folder.name, folder.name, "", RECIPES["imagenet"].settings, ()), "paper", (group,), ())
     figures = evaluation_figures(study)
-    page = render_page(place.name, "Evaluations of a network that was not trained here.", evaluation_sections(study, figures))
-    (path,) = write_files(out, {f"{place.name}.html": page.encode()})
+    page = render_page(folder.name, "Evaluations of a network that was not trained here.", evaluation_sections(study, figures))
+    (path,) = write_files(out, {f"{folder.name}.html": page.encode()})
     files = {name: content for drawn in figures.values() for name, content in drawn.files.items()}
-    return Report(path, write_files(out / place.name, files))
+    return Report(path, write_files(out / folder.name, files))
 
 
-def recipe_page(study: Study, rows: Rows, places: Sequence[str | Path], command: str) -> tuple[str, dict[str, bytes]]:
+def recipe_page(study: Study, rows: Rows, folders: Sequence[str | Path], command: str) -> tuple[str, dict[str, bytes]]:
     """Return the page of a study, and its figures and tables as files.
 
     Args:
         study: The study.
         rows: Stored rows of all studies, for sweeps and the paper's exhibits.
-        places: Where the rows came from.
-        command: The command that made the page.
+        folders: Folders that hold the rows.
+        command: The command that creates the page.
     """
-    costs, figures = sweep_costs(study, rows, places), study_figures(study)
+    costs, figures = sweep_costs(study, rows, folders), study_figures(study)
     if any(name.endswith("-k") for name in costs.figures):
-        figures.pop("k", None)  # the same with all budgets
+        figures.pop("k", None)  # shown with all budgets
     results = results_table(study)
     pictures = [_picture(figures[name]) for name in CURVE_FIGURES if name in figures]
     samples = list(sample_grids(study))
@@ -117,7 +129,7 @@ def recipe_page(study: Study, rows: Rows, places: Sequence[str | Path], command:
         Section("Mixed samples", [Beside(samples)]),
         Section("Runs", [run_table(study)]),
         Section("Settings", setting_blocks(study)),
-        Section("How it was made", [environment_facts(study), "From the files of the runs alone, by", Code(command)]),
+        Section("How it was made", [environment_facts(study), "From the files of the runs, by", Code(command)]),
     ]
     page = render_page(study.recipe.title, _lead(study), blocks, headline=headline(study), figure=next(iter(pictures), None))
     files = {name: content for drawn in (*figures.values(), *costs.figures.values()) for name, content in drawn.files.items()}
@@ -144,24 +156,24 @@ def _results(study: Study) -> Iterator[Block]:
     yield Notes([f"not trained here, though the recipe has it: {missing}"] if missing else [])
 
 
-def sweep_costs(study: Study, rows: Rows, places: Sequence[str | Path]) -> Costs:
-    """Return the budgets of sweeps among the places, or else of groups that differ by method and K.
+def sweep_costs(study: Study, rows: Rows, folders: Sequence[str | Path]) -> Costs:
+    """Return the budgets of sweeps in the folders, or else of groups that differ by method and K.
 
     Args:
         study: The study.
         rows: Stored rows.
-        places: Folders that may hold the plans of sweeps.
+        folders: Folders that may hold the plans of sweeps.
     """
     recipe, scale = study.recipe, study.scale
-    for place in places:
-        own = [one for one in groups(read_plan(place, note)) if (one.recipe, one.scale) == (recipe.name, scale)]
+    for folder in folders:
+        sweeps = [sweep for sweep in groups(read_plan(folder, note)) if (sweep.recipe, sweep.scale) == (recipe.name, scale)]
         tables: list[Table] = []
         figures: dict[str, Drawn] = {}
-        for one in own:
-            budgets = at_equal_budgets(recipe, scale, rows, one.runs)
-            changed = ", ".join(f"{field} = {value}" for field, value in one.changes.items())
+        for sweep in sweeps:
+            budgets = at_equal_budgets(recipe, scale, rows, sweep.runs)
+            changed = ", ".join(f"{field} = {value}" for field, value in sweep.changes.items())
             tables += budget_tables(budgets, changed)
-            figures |= budget_figures(budgets, changed, one.stem)
+            figures |= budget_figures(budgets, changed, sweep.stem)
         if tables:
             return Costs(tables, figures)
     compared = comparable_groups(study)
@@ -170,16 +182,16 @@ def sweep_costs(study: Study, rows: Rows, places: Sequence[str | Path]) -> Costs
     entries = [Entry("steps", group.arm, group.k, seed, group.digest) for group in compared for seed in group.seeds]
     budgets = at_equal_budgets(recipe, scale, rows, entries)
     keys = {group.key for group in compared}
-    others = ", ".join(study.label(group) for group in study.trained if group.key not in keys)
-    if others:
-        text = f"left out, since more than method and K differ: {others}"
+    excluded = ", ".join(study.label(group) for group in study.trained if group.key not in keys)
+    if excluded:
+        text = f"omitted, since more than method and K differ: {excluded}"
         equal: Equal = "steps"
         budgets[equal] = budgets[equal]._replace(notes=(*budgets[equal].notes, text))
     return Costs(budget_tables(budgets), budget_figures(budgets, stem="cost"))
 
 
 def _short_title(table: Table) -> str:
-    """Return what a title says beside the recipe: "equal steps"."""
+    """Return the budget in a table's title, such as "equal steps"."""
     return table.title.rpartition(" (")[0].rpartition(", ")[2]
 
 
@@ -206,8 +218,8 @@ def evaluation_sections(study: Study, figures: Mapping[str, Drawn]) -> Iterator[
         measure = measure_of(key)
         if measure not in MEASURES:
             continue
-        drawn = {"calibration": "reliability", "error": "confusion"}.get(key, key)
-        blocks: list[Block | None] = [_picture(figures[drawn])] if drawn in figures else []
+        figure_name = {"calibration": "reliability", "error": "confusion"}.get(key, key)
+        blocks: list[Block | None] = [_picture(figures[figure_name])] if figure_name in figures else []
         if key == "error":
             blocks += [confusion_table(study)]
         title = "Transfer to birds" if measure == "transfer" else measure.replace("_", " ").capitalize()
@@ -220,7 +232,7 @@ def _evaluation_pictures(study: Study, key: str) -> Iterator[Block]:
     """Yield the pictures that the first run of every group stored beside an evaluation."""
     for group in study.trained:
         stored = [(row["place"], row["evaluations"][key]) for row in group.rows if key in row.get("evaluations", {})]
-        files = (file for place, row in stored for file in sorted((Path(place) / picture_folder(row)).glob("*.npz")))
+        files = (file for folder, row in stored for file in sorted((Path(folder) / picture_folder(row)).glob("*.npz")))
         grid = next((grid for file in files if (grid := read_image_grid(file)) is not None), None)
         if grid is not None:
             yield Heading(study.label(group))
@@ -234,8 +246,8 @@ def sample_grids(study: Study) -> Iterator[Picture]:
         study: The study.
     """
     for group in study.trained:
-        found = ((seed, read_image_grid(Path(group.runs.loc[seed]["row"]["place"]) / SAMPLES)) for seed in group.seeds)
-        seed, grid = next(((seed, grid) for seed, grid in found if grid is not None), (0, None))
+        stored_grids = ((seed, read_image_grid(Path(group.runs.loc[seed]["row"]["place"]) / SAMPLES)) for seed in group.seeds)
+        seed, grid = next(((seed, grid) for seed, grid in stored_grids if grid is not None), (0, None))
         if grid is not None:
             caption = f"{study.label(group)}, seed {seed}: {grid.caption}"
             yield Picture(svg(image_grid(grid)), caption, caption)
@@ -247,33 +259,37 @@ def setting_blocks(study: Study) -> Iterator[Block]:
     Args:
         study: The study.
     """
-    given = {study.label(group): group.rows[0]["settings"] for group in study.trained}
-    first = next(iter(given.values()))
-    shared = {key: value for key, value in first.items() if all(own.get(key, EMPTY) == value for own in given.values())}
-    others = list(dict.fromkeys(key for own in given.values() for key in own if key not in shared))
+    settings_by_label = {study.label(group): group.rows[0]["settings"] for group in study.trained}
+    first = next(iter(settings_by_label.values()))
+    shared = {
+        key: value
+        for key, value in first.items()
+        if all(settings.get(key, EMPTY) == value for settings in settings_by_label.values())
+    }
+    differing = list(dict.fromkeys(key for settings in settings_by_label.values() for key in settings if key not in shared))
     yield Facts({key: _text(value) for key, value in shared.items()})
-    if others:
+    if differing:
         yield Heading("Differences")
         yield Facts(
             {
-                label: "; ".join(f"{key} = {_text(own[key])}" for key in others if own.get(key) is not None)
-                for label, own in given.items()
+                label: "; ".join(f"{key} = {_text(settings[key])}" for key in differing if settings.get(key) is not None)
+                for label, settings in settings_by_label.items()
             }
         )
 
 
 def environment_facts(study: Study) -> Facts:
-    """Return what the runs were made with; differing values are all named.
+    """Return device, processes, and versions of the runs, with all distinct values.
 
     Args:
         study: The study.
     """
     values: dict[str, dict[str, None]] = {}
     for row in study.rows:
-        known = {**row["environment"], "device": row["device"], "processes": row["processes"]}
-        for key, value in known.items():
+        facts = {**row["environment"], "device": row["device"], "processes": row["processes"]}
+        for key, value in facts.items():
             values.setdefault(key, {})[str(value)] = None
-    return Facts({key: ", ".join(own) for key, own in values.items()})
+    return Facts({key: ", ".join(distinct) for key, distinct in values.items()})
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,7 @@ PAIRED_NOTE = (
     f"p-values, not corrected for three comparisons. The paper's differences: {PAPER_NOTE}."
 )
 ACCURACY_CAPTION = "Every small dot is one seed. Intervals are cut off at 100 %."
-EXPECTED_NOTE = "Written down before these runs, from an earlier study with another trainer. K = 5 above K = 1 was not expected."
+EXPECTED_NOTE = "Fixed before these runs, from a study with another trainer. K = 5 above K = 1 was not expected."
 MIXING = "layer 1 or 2, drawn for each batch; one permutation and one path of K shares per batch, Beta(alpha, alpha)"
 
 
@@ -62,16 +62,31 @@ class SpiralStudy(NamedTuple):
         return {arm: summary(self.of(arm).accuracy.tolist()) for arm in ARMS}
 
     def of(self, arm: SpiralArm) -> pd.DataFrame:
-        """Return the runs of an arm."""
+        """Return the runs of an arm.
+
+        Args:
+            arm: The arm.
+        """
         return self.frame[self.frame.arm == arm.name]
 
     def collapsed(self, arm: SpiralArm) -> int:
-        """Return how many runs of an arm ended below :data:`COLLAPSED`."""
+        """Return how many runs of an arm ended below :data:`COLLAPSED`.
+
+        Args:
+            arm: The arm.
+        """
         return int((self.of(arm).accuracy < COLLAPSED).sum())
 
 
 class Comparison(NamedTuple):
-    """``first − second`` over the same seeds, in points of accuracy."""
+    """Accuracy of ``first − second`` over the same seeds, in points.
+
+    Args:
+        first: The arm.
+        second: The arm that is subtracted.
+        test: The paired test.
+        differences: Differences by seed.
+    """
 
     first: SpiralArm
     second: SpiralArm
@@ -91,7 +106,7 @@ def read_spiral(path: Path) -> SpiralStudy:
         path: The file that ``multimix demo`` wrote.
 
     Raises:
-        ValueError: The file is damaged.
+        ValueError: If the file is damaged.
     """
     try:
         content = parse_json(path.read_bytes())
@@ -116,7 +131,7 @@ def spiral_frame(path: Path) -> pd.DataFrame:
 
 
 def read_demo(folder: Path) -> dict[Scale, pd.DataFrame]:
-    """Return the demo's runs by scale, without those with other settings than the demo's.
+    """Return the demo's runs by scale, without runs with other settings.
 
     Args:
         folder: The folder of ``multimix demo``.
@@ -130,7 +145,7 @@ def read_demo(folder: Path) -> dict[Scale, pd.DataFrame]:
         if study.settings == replace(SpiralSettings(), epochs=epochs):
             frames |= dict.fromkeys(scales, study.frame[list(COLUMNS)])
         else:
-            note(f"the runs in {folder / name} are left out, since their settings are not those of multimix demo")
+            note(f"skipping the runs in {folder / name}: their settings are not those of multimix demo")
     return frames
 
 
@@ -168,7 +183,9 @@ def write_spiral_page(path: Path) -> Path:
         Section("Paired differences over the same seeds", [paired_table(study)]),
         Section("Expected beforehand", [expectation_table(study)]),
         Section("Settings", [Facts(facts)]),
-        Section("Obtained with", [Code("\n".join(f"{count} runs: {words}" for words, count in environments.items()))]),
+        Section(
+            "Obtained with", [Code("\n".join(f"{count} runs: {environment}" for environment, count in environments.items()))]
+        ),
     ]
     medians = "; ".join(f"{arm.words}: median {mean.median:.2f} %" for arm, mean in study.summaries.items())
     alt = f"Accuracy of every seed under the three trainings. {medians}."
@@ -205,9 +222,9 @@ def accuracy_table(study: SpiralStudy) -> Table:
         Column("median", [mean.median for mean in means]),
         Column("collapsed", list(map(study.collapsed, ARMS))),
         Column("paper (one run)", [arm.paper for arm in ARMS]),
-        Column("lowest", [float(own.accuracy.min()) for own in runs]),
-        Column("highest", [float(own.accuracy.max()) for own in runs]),
-        Column("CPU s (per run)", [float(own.cpu_seconds.mean()) for own in runs]),
+        Column("lowest", [float(arm_runs.accuracy.min()) for arm_runs in runs]),
+        Column("highest", [float(arm_runs.accuracy.max()) for arm_runs in runs]),
+        Column("CPU s (per run)", [float(arm_runs.cpu_seconds.mean()) for arm_runs in runs]),
     ]
     tested = f"Per cent of {study.frame.tested.iloc[0]} clean test labels after the last epoch; n counts seeds."
     notes = f"{tested} Collapsed: below {COLLAPSED:.0f} %. The paper's numbers: {PAPER_NOTE}."
@@ -222,12 +239,12 @@ def paired_table(study: SpiralStudy) -> Table:
     """
     heads = ["difference", "points ± 95 %", "higher in", "p (paired t)", "p (Wilcoxon)", "paper (one run)"]
     rows: list[list[Any]] = []
-    for one in comparisons(study):
-        several, test = one.test.n > 1, one.test
+    for comparison in comparisons(study):
+        several, test = comparison.test.n > 1, comparison.test
         mean = (signed(test.mean), f"± {test.half:.2f}" if several else "")
         p_values = [p_value(p) if several else EMPTY for p in (test.p_t, test.p_wilcoxon)]
-        name = f"{one.first.short} − {one.second.short}"
-        rows.append([name, mean, f"{test.wins} of {test.n}", *p_values, signed(one.paper)])
+        name = f"{comparison.first.short} − {comparison.second.short}"
+        rows.append([name, mean, f"{test.wins} of {test.n}", *p_values, signed(comparison.paper)])
     return Table.of_rows("Paired differences over the same seeds, in points", heads, rows, [PAIRED_NOTE])
 
 
@@ -260,7 +277,7 @@ def comparisons(study: SpiralStudy) -> list[Comparison]:
 
 
 def headline(study: SpiralStudy) -> str:
-    """Say how many labels the arms get right, and which differences are significant.
+    """Return a sentence on the accuracy of the arms and the significant differences.
 
     Args:
         study: The runs.
@@ -270,13 +287,13 @@ def headline(study: SpiralStudy) -> str:
         for arm, mean in study.summaries.items()
     )
     if len(study.seeds) == 1:
-        return f"Right on clean test labels: {means}; one seed compares nothing."
-    first, second, last = (one.test for one in comparisons(study))
+        return f"Accuracy on clean test labels: {means}; one seed cannot compare them."
+    first, second, last = (comparison.test for comparison in comparisons(study))
     gains = sum(test.significant and test.mean > 0 for test in (first, second))
-    gain = ("No gain of mixing shows", "A gain shows for one K", "Mixing shows a gain for both K")[gains]
+    gain = ("Mixing is not significantly better", "Mixing is better for one K", "Mixing is better for both K")[gains]
     above = f"K = 5 is {'above' if last.mean > 0 else 'below'} K = 1"
-    more = above if last.significant else "between K = 1 and K = 5 no difference shows"
-    return f"Right on clean test labels: {means} (means of {len(study.seeds)} seeds). {gain}; {more}."
+    difference = above if last.significant else "K = 1 and K = 5 do not differ significantly"
+    return f"Accuracy on clean test labels: {means} (means of {len(study.seeds)} seeds). {gain}; {difference}."
 
 
 def findings(study: SpiralStudy) -> list[str]:
@@ -287,20 +304,22 @@ def findings(study: SpiralStudy) -> list[str]:
     """
     compared, seeds = comparisons(study), counted(len(study.seeds), "seed")
     epochs, full = study.settings.epochs, SpiralSettings.epochs
-    short = f"This was a short run ({epochs:,} of {full:,} epochs, {seeds})"
-    short += ": it shows that everything works, not how the methods compare."
+    short = f"This was a short run ({epochs:,} of {full:,} epochs, {seeds}); it does not compare the methods."
     sentences = [*([short] if epochs < full else []), *map(_difference_sentence, compared), _paper_sentence(compared[-1])]
     counts = "; ".join(f"{arm.words}: {count} of {len(study.seeds)}" for arm in ARMS if (count := study.collapsed(arm)))
     if counts:
         sentences.append(
-            f"Some runs collapsed, that is, ended below {COLLAPSED:.0f} % ({counts}). One such run moves a mean by a point or "
-            "more, so read the medians beside the means."
+            f"Some runs collapsed to less than {COLLAPSED:.0f} % ({counts}). One such run moves a mean by a point or more, so "
+            "read the medians beside the means."
         )
     return sentences
 
 
 def p_value(p: float) -> str:
     """Format a p-value with two digits.
+
+    Args:
+        p: The p-value.
 
     >>> p_value(0.314), p_value(0.0061), p_value(4.6e-8)
     ('0.31', '0.0061', '5e−8')
@@ -328,23 +347,23 @@ def _difference_sentence(comparison: Comparison) -> str:
         )
     # With fewer than six pairs Wilcoxon's p cannot fall below 0.05.
     if test.n > 5 and test.significant != (test.p_wilcoxon < 0.05):
-        text += " The two tests do not agree at the 5 % level, so this rests on a few seeds: read it with care."
+        text += " The two tests disagree at the 5 % level, so this depends on a few seeds."
     return text
 
 
 def _paper_sentence(comparison: Comparison) -> str:
     test, paper = comparison.test, comparison.paper
     if test.n == 1:
-        place = "one seed of ours cannot be set against it"
+        position = "one seed does not compare with it"
     else:
         inside = "inside" if abs(test.mean - paper) <= test.half else "outside"
         count = sum(difference >= paper - 1e-9 for difference in comparison.differences)
-        place = (
+        position = (
             f"that lies {inside} our interval for the mean difference, and {count} of {test.n} seeds differ by as much or more"
         )
     return (
-        f"The paper's single runs have K = 5 ahead of K = 1 by {signed(paper)} points; {place}. Its generator and several of its "
-        "settings are not published, so its run is neither confirmed nor refuted here."
+        f"The paper's single runs have K = 5 ahead of K = 1 by {signed(paper)} points; {position}. Its generator and several "
+        "of its settings are not published, so its run is neither confirmed nor refuted here."
     )
 
 

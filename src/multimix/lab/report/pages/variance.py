@@ -35,7 +35,7 @@ from matplotlib.figure import Figure
 
 from ..figures import REFERENCE, Series, against
 from ..page import Finding, Html, Picture, Section, render_page
-from ..style import BLUE, GREY, SHEET, VERMILION, svg
+from ..style import BLUE, GRAY, SHEET, VERMILION, svg
 from ..tables import EMPTY, Cell, Table, joined, number
 
 COLUMNS = (
@@ -144,38 +144,65 @@ def findings(frame: pd.DataFrame) -> list[str]:
 
 
 def select(frame: pd.DataFrame, **columns: Any) -> pd.DataFrame:
-    """Return the rows with the given values."""
+    """Return the rows with the given values.
+
+    Args:
+        frame: Rows of the study.
+        **columns: Values by column.
+    """
     for name, value in columns.items():
         frame = frame[frame[name] == value]
     return frame
 
 
 def best_b_0(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one B_0 per data set: from all pairs if there is one, else from sampled pairs."""
+    """Return one B_0 per data set: from all pairs if measured, otherwise from sampled pairs.
+
+    Args:
+        frame: Rows of the study.
+    """
     return select(frame, kind="B_0").groupby("data", sort=False).tail(1)
 
 
 def differs(ratios: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which intervals of ratios do not contain 1."""
+    """Return a mask of the ratios whose intervals exclude 1.
+
+    Args:
+        ratios: Rows of ratios.
+    """
     return (ratios.value - 1).abs() > ratios.half
 
 
 def each(rows: pd.DataFrame, pairing: str = "", unit: str = "") -> str:
-    """Return the estimates with their data sets: "18.1 ± 1.7 % on the spiral and 15.1 ± 2.4 % on the digits"."""
+    """Return the estimates with their data sets: "18.1 ± 1.7 % on the spiral and 15.1 ± 2.4 % on the digits".
+
+    Args:
+        rows: Rows of the study.
+        pairing: Select rows of this pairing; empty for all.
+        unit: Text after every estimate.
+    """
     rows = select(rows, pairing=pairing) if pairing else rows
     return listed(f"{joined(estimate(row))}{unit} on the {row.data}" for row in rows.itertuples())
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Join texts with commas and "and"."""
-    *others, last = list(texts) or ["not measured"]
-    return f"{', '.join(others)} and {last}" if others else last
+    """Join texts with commas and "and".
+
+    Args:
+        texts: The texts.
+    """
+    *leading, last = list(texts) or ["not measured"]
+    return f"{', '.join(leading)} and {last}" if leading else last
 
 
 def estimate(row: Any) -> Cell:
-    """Format the value of a row with as many digits as its interval supports."""
+    """Format the value of a row with as many digits as its interval supports.
+
+    Args:
+        row: Row of the study.
+    """
     if row.kind == "B_0" and row.low != row.high:
-        value, low, high = ("∞" if pd.isna(end) else number(end, None) for end in (row.value, row.low, row.high))
+        value, low, high = ("∞" if pd.isna(bound) else number(bound, None) for bound in (row.value, row.low, row.high))
         return value, f"{low} … {high}"
     if not row.half > 0:
         return number(row.value, None)
@@ -206,7 +233,9 @@ def table(
         head = heads.get(tuple(getattr(row, name) for name in columns))
         if head is not None:
             cells.setdefault(tuple(getattr(row, name) for name in keys), {})[head] = estimate(row)
-    body = [[*map(str, key), *(own.get(head, EMPTY) for head in heads.values())] for key, own in cells.items()]
+    body = [
+        [*map(str, key), *(cells_by_head.get(head, EMPTY) for head in heads.values())] for key, cells_by_head in cells.items()
+    ]
     return Table.of_rows(title, [*keys.values(), *heads.values()], body, notes, keys=len(keys))
 
 
@@ -255,15 +284,15 @@ def against_k(frame: pd.DataFrame, pairing: str) -> Figure:
     rows = select(frame, proposition=1, kind="variance")
     top = 1.05 * (rows.value + rows.half.fillna(0)).max()
     panels: dict[str, list[Series]] = {}
-    for data, own in rows.groupby("data", sort=False):
+    for data, data_rows in rows.groupby("data", sort=False):
         # The panels share their axes: invisible points reach from 0 to the largest value of all.
-        closed = select(own, source="closed form", per_pair=False)
-        panels[data] = [Series("", [1, 1], [0.0, top], style={"alpha": 0}), line("", closed, {**REFERENCE, "color": GREY})]
-        for (per_pair, sampler), drawn in select(own, pairing=pairing).groupby(["per_pair", "sampler"]):
+        closed = select(data_rows, source="closed form", per_pair=False)
+        panels[data] = [Series("", [1, 1], [0.0, top], style={"alpha": 0}), line("", closed, {**REFERENCE, "color": GRAY})]
+        for (per_pair, sampler), line_rows in select(data_rows, pairing=pairing).groupby(["per_pair", "sampler"]):
             style = {"color": COLORS[per_pair], "marker": "o", "mfc": COLORS[per_pair] if sampler == "iid" else SHEET}
             shift = {"iid": 0.08, "stratified": 0.24}[sampler] * (1 if per_pair else -1)
-            panels[data].append(dots(f"λ {LAM[per_pair]}, {sampler}", drawn.assign(x=drawn.k + shift), style))
-            panels[data].append(line("", drawn[drawn.source != "measured"], {"color": COLORS[per_pair], "marker": ""}))
+            panels[data].append(dots(f"λ {LAM[per_pair]}, {sampler}", line_rows.assign(x=line_rows.k + shift), style))
+            panels[data].append(line("", line_rows[line_rows.source != "measured"], {"color": COLORS[per_pair], "marker": ""}))
     ylabel = f"variance, B = {rows.batch.iloc[0]}"
     return against(panels, "K, interpolations per pair", ylabel, bounds=(0, math.inf), ticks=sorted(set(rows.k)), connected=False)
 
@@ -279,29 +308,41 @@ def around_crossover(frame: pd.DataFrame) -> Figure:
     styles = {
         (k, False): (f"multi-mix, B pairs, K = {k}", {"color": BLUE}),
         (1, False): (f"mixup, {k}·B pairs, one λ", {"color": VERMILION, "ls": "--"}),
-        (1, True): (f"mixup, {k}·B pairs, a λ each", {"color": GREY, "ls": "--"}),
+        (1, True): (f"mixup, {k}·B pairs, a λ each", {"color": GRAY, "ls": "--"}),
     }
     rows = rows.assign(x=rows.k * rows.batch / k / rows.data.map(best_b_0(frame).set_index("data").value))
     rows = rows[rows.x.between(0.05, 20)]
     corners = Series("", [rows.x.min(), rows.x.max()], [rows.value.min(), rows.value.max()], style={"alpha": 0})
     panels: dict[str, list[Series]] = {}
-    for data, own in rows.groupby("data", sort=False):
+    for data, data_rows in rows.groupby("data", sort=False):
         # The corners are invisible; they give all panels, which share their axes, the same limits.
-        series = [corners, Series("B_0", [1, 1], [own.value.min(), own.value.max()], style=REFERENCE)]
-        for way, drawn in own.groupby(["k", "per_pair"]):
-            label, style = styles[way]
-            series.append(line(label, select(drawn, source="closed form"), {**style, "marker": ""}))
-            series.append(dots("", drawn, {**style, "marker": "o"}))
+        series = [corners, Series("B_0", [1, 1], [data_rows.value.min(), data_rows.value.max()], style=REFERENCE)]
+        for setting, line_rows in data_rows.groupby(["k", "per_pair"]):
+            label, style = styles[setting]
+            series.append(line(label, select(line_rows, source="closed form"), {**style, "marker": ""}))
+            series.append(dots("", line_rows, {**style, "marker": "o"}))
         panels[data] = [points for points in series if points.x]
     return against(panels, "B / B_0", "variance", xlog=True, ylog=True, connected=False, columns=2)
 
 
 def dots(label: str, rows: pd.DataFrame, style: Mapping[str, Any]) -> Series:
-    """Return the measured values with their intervals."""
+    """Return the measured values with their intervals.
+
+    Args:
+        label: Legend entry.
+        rows: Rows of the study with ``x``.
+        style: Options of matplotlib.
+    """
     rows = select(rows, source="measured")
     return Series(label, list(rows.x), list(rows.value), list(rows.half), list(rows.half), style)
 
 
 def line(label: str, rows: pd.DataFrame, style: Mapping[str, Any]) -> Series:
-    """Return the values of a formula."""
+    """Return the values of a formula.
+
+    Args:
+        label: Legend entry.
+        rows: Rows of the study.
+        style: Options of matplotlib.
+    """
     return Series(label, list(rows.get("x", rows.k)), list(rows.value), style=style)

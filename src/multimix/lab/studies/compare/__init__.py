@@ -1,4 +1,4 @@
-"""Compare mixing methods on a user's own data within a time budget."""
+"""Compare mixing methods on a user's data within a time budget."""
 
 from .image_folder import compare_data
 from .run import ComparisonResult, compare_folder

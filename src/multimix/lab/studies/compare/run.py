@@ -1,4 +1,4 @@
-"""Compare methods on a folder: measure, divide the budget, train, evaluate, answer; resumable."""
+"""Compare methods on a folder: measure costs, divide the budget, train, evaluate, and recommend."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ import torch
 from ....methods import Method, NoMix
 from ...data.own_folder import OwnSplits
 from ...evaluation.cache import collect_runs
-from ...evaluation.runner import evaluate_places
+from ...evaluation.runner import evaluate_sources
 from ...recipes.base import counts_k
 from ...report.answer import Answer, answer
 from ...report.comparison import at_equal_budgets
@@ -35,8 +35,8 @@ from .setup import SCALE, FolderSetup
 METHODS = ("mixup", "cutmix")
 OUT = Path("multimix-compare")
 FILE, PAGE = "compare.json", "compare.html"
-LONG_RUN = 60.0  # seconds; a shorter run gets no process of its own
-MAX_OVERRUN = 1.1  # times the budget; no further seed begins that would end later
+MIN_PROCESS_SECONDS = 60.0  # shorter runs are trained in this process
+MAX_OVERRUN = 1.1  # times the budget; a seed that would end later is not trained
 BASE: Arm = (NoMix.name, 1)
 MAX_LISTED_CLASSES = 12
 Note = Callable[[str], None]
@@ -44,7 +44,20 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What to compare, and in how many seconds."""
+    """Options of a comparison.
+
+    Args:
+        model: Name or import path of a network; None for the default.
+        methods: Methods to compare with no mixing.
+        ks: Numbers of interpolations.
+        seeds: Trainings per method and K.
+        budget: Seconds.
+        jobs: Runs at a time.
+        changes: Settings to change, by dotted name.
+
+    Raises:
+        ValueError: If a number is not positive, or no method mixes.
+    """
 
     model: str | None
     methods: tuple[str, ...]
@@ -60,11 +73,17 @@ class Request:
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"ks must be positive integers, got {', '.join(map(str, self.ks)) or 'none'}")
         if not set(self.methods) - {NoMix.name}:
-            raise ValueError(f"methods must name a method besides none, got {', '.join(self.methods) or 'nothing'}")
+            raise ValueError(f"methods must name a method besides none, got {', '.join(self.methods) or 'no names'}")
 
 
 class Plan(NamedTuple):
-    """The division of the budget, seconds of an update of every arm, and arms that fail."""
+    """A divided budget with its measured costs.
+
+    Args:
+        division: The division of the budget.
+        updates: Seconds of one update by arm.
+        broken: Reasons by arm that cannot be trained.
+    """
 
     division: Division
     updates: dict[Arm, float]
@@ -73,22 +92,26 @@ class Plan(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
         updates = [[*arm, seconds] for arm, seconds in self.updates.items()]
-        return {**asdict(self.division), "updates": updates, "broken": [[*arm, why] for arm, why in self.broken.items()]}
+        return {**asdict(self.division), "updates": updates, "broken": [[*arm, reason] for arm, reason in self.broken.items()]}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Plan":
-        """Return a stored plan."""
+        """Return the plan of stored JSON values.
+
+        Args:
+            content: The result of :meth:`to_json`.
+        """
         division = Division(content["epochs"], content["per_class"], content["seconds"])
         updates, broken = ({(arm, k): value for arm, k, value in content[name]} for name in ("updates", "broken"))
         return cls(division, updates, broken)
 
 
 class ComparisonResult(NamedTuple):
-    """What a comparison has found.
+    """Result of a comparison.
 
     Args:
         study: The finished runs.
-        answer: The answer in sentences, and the groups it names.
+        answer: The recommendation.
         splits: The data.
         setup: The settings that fit the folder.
         plan: How the budget was divided.
@@ -131,7 +154,11 @@ def compare_folder(
         note: Receives messages.
 
     Returns:
-        The page and what it shows.
+        The page and its content.
+
+    Raises:
+        ValueError: If an argument or the folder is invalid, the budget is too small, or all runs
+            fail.
     """
     start = time.monotonic()
     request = Request(model, tuple(methods), tuple(sorted(set(ks))), seeds, parse_seconds(budget), jobs, dict(changes or {}))
@@ -148,22 +175,22 @@ def compare_folder(
     for text in (*splits.notes, *skipped):
         note(text)
     notes = _train(planned, setup, request, plan, out, start, note)
-    places = [str(out / one.run.folder) for one in planned if (out / one.run.folder).exists()]
-    _, failed = evaluate_places(places, ["error", "calibration"], data=folder, out=out, trust=[setup.network])
+    run_folders = [str(out / item.run.folder) for item in planned if (out / item.run.folder).exists()]
+    _, failed = evaluate_sources(run_folders, ["error", "calibration"], data=folder, out=out, trust=[setup.network])
     rows = collect_runs([out], note)
     recipe = setup.recipe(plan.division.epochs, plan.division.per_class)
-    study = at_equal_budgets(recipe, SCALE, rows, [one.entry for one in planned])["steps"]
+    study = at_equal_budgets(recipe, SCALE, rows, [item.entry for item in planned])["steps"]
     if not study.trained:
-        raise ValueError(f"every run failed: {notes[0] if notes else 'there is no result'}")
-    found = answer(study)
-    result = ComparisonResult(study, found, splits, setup, plan, planned)
+        raise ValueError(f"all runs failed: {notes[0] if notes else 'there are no results'}")
+    recommendation = answer(study)
+    result = ComparisonResult(study, recommendation, splits, setup, plan, planned)
     html, files = compare_page(
         study,
-        found,
+        recommendation,
         name=folder.resolve().name,
         lead=_lead(result),
         notes=[*notes, *failed],
-        method=_method(planned, found.advice.arm, found.advice.k),
+        method=_method(planned, recommendation.advice.arm, recommendation.advice.k),
         budget=_budget_blocks(result, request, time.monotonic() - start),
         data=_folder_blocks(result, skipped),
         command=_command(folder, request, out),
@@ -174,14 +201,14 @@ def compare_folder(
 
 
 def _claim(out: Path, setup: FolderSetup) -> None:
-    """Reserve ``out`` for this folder, unless it holds a comparison of other files."""
-    known = _read(out)
-    if known and known.get("files") != setup.fingerprint:
+    """Reserve ``out`` for this folder; raise ValueError if it holds a comparison of other files."""
+    stored = _read(out)
+    if stored and stored.get("files") != setup.fingerprint:
         raise ValueError(
-            f"out {str(out)!r} holds a comparison of other files, of {known.get('folder')}: the folder is another one or has "
-            "changed since; give another --out"
+            f"out {str(out)!r} holds a comparison of other files, of {stored.get('folder')}: the folder has changed or is a "
+            "different one; choose another --out"
         )
-    if not known:
+    if not stored:
         make_folder(out)
         _write(out, {"folder": str(setup.folder), "files": setup.fingerprint, "plans": {}})
 
@@ -192,7 +219,7 @@ def _read(out: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ValueError(f"{out / FILE} is damaged ({error}); remove it, or give another --out") from None
+        raise ValueError(f"{out / FILE} is damaged ({error}); remove it or choose another --out") from None
     return content
 
 
@@ -203,25 +230,25 @@ def _write(out: Path, content: Mapping[str, Any]) -> None:
 def _folder_text(setup: FolderSetup) -> str:
     train, test = setup.sizes(None)
     listed = setup.listed
-    seen = f"squares of {setup.side} pixels" if setup.kind == "pictures" else "spectrograms of one second"
+    view = f"squares of {setup.side} pixels" if setup.kind == "pictures" else "spectrograms of one second"
     return (
-        f"{listed.root}: {len(listed.classes)} classes, {train:,} {setup.kind} for training, {test:,} for the test; {seen}, "
+        f"{listed.root}: {len(listed.classes)} classes, {train:,} {setup.kind} for training, {test:,} for testing; {view}, "
         f"batches of {setup.batch}, network {setup.network}"
     )
 
 
 def _plan(setup: FolderSetup, request: Request, out: Path, start: float, note: Note) -> Plan:
     """Return the stored plan of the same comparison, or a new one from measured times."""
-    known = _read(out)
+    stored = _read(out)
     key = digest(asdict(request))[:10]
-    if key in known["plans"]:
-        plan = Plan.from_json(known["plans"][key])
+    if key in stored["plans"]:
+        plan = Plan.from_json(stored["plans"][key])
         note("resuming with the stored plan")
     else:
         plan = _measured_plan(setup, request, out, start, note)
-        _write(out, {**known, "plans": {**known["plans"], key: plan.to_json()}})
-    for arm, why in plan.broken.items():
-        note(f"{_arm_label(arm)} cannot be trained and is left out: {why}")
+        _write(out, {**stored, "plans": {**stored["plans"], key: plan.to_json()}})
+    for arm, reason in plan.broken.items():
+        note(f"skipping {_arm_label(arm)}, which cannot be trained: {reason}")
     note(_plan_text(setup, request, plan))
     return plan
 
@@ -234,9 +261,9 @@ def _measured_plan(setup: FolderSetup, request: Request, out: Path, start: float
     runs = arm_runs(recipe, scale=SCALE, methods=methods, ks=request.ks, seeds=(0,), changes=setup.changes)
     by_arm = {(run.arm, run.k): run for run in runs}
     note(f"measuring the cost of an update: {', '.join(map(_arm_label, by_arm))}")
-    before = time.monotonic()
+    reading_start = time.monotonic()
     splits_of(runs[0].settings.data, setup.folder, out / "cache", runs[0].settings.running.workers)
-    reading = (time.monotonic() - before) / max(1, sum(setup.sizes(per_class)))
+    reading = (time.monotonic() - reading_start) / max(1, sum(setup.sizes(per_class)))
     clock = None if torch.accelerator.is_available() else time.perf_counter
     updates = update_seconds(by_arm, setup.folder, out / "cache", clock)
     if BASE in updates.broken:
@@ -255,14 +282,14 @@ def _plan_text(setup: FolderSetup, request: Request, plan: Plan) -> str:
     fewer = f" with at most {division.per_class} training samples per class" if division.per_class is not None else ""
     arms, runs = counted(len(plan.updates), "way"), counted(len(plan.updates) * request.seeds, "run")
     return (
-        f"{arms} of training × {counted(request.seeds, 'seed')} = {runs} of {division.epochs} epochs{fewer} ({train:,} for "
-        f"training, {test:,} for the test), the same number of updates for each: about {duration(division.seconds)} of the "
-        f"budget of {duration(request.budget)}"
+        f"{arms} of training × {counted(request.seeds, 'seed')} = {runs} of {division.epochs} epochs{fewer} ({train:,} training "
+        f"and {test:,} test samples), with the same number of updates: about {duration(division.seconds)} of the budget of "
+        f"{duration(request.budget)}"
     )
 
 
 def _planned_runs(setup: FolderSetup, request: Request, plan: Plan) -> list[Planned]:
-    every = plan_sweep(
+    planned = plan_sweep(
         setup.recipe(plan.division.epochs, plan.division.per_class),
         scale=SCALE,
         methods=(BASE[0], *request.methods),
@@ -270,40 +297,38 @@ def _planned_runs(setup: FolderSetup, request: Request, plan: Plan) -> list[Plan
         seeds=tuple(range(request.seeds)),
         changes=setup.changes,
     )
-    return [one for one in every if (one.run.arm, one.run.k) in plan.updates]
+    return [item for item in planned if (item.run.arm, item.run.k) in plan.updates]
 
 
 def _train(
     planned: Sequence[Planned], setup: FolderSetup, request: Request, plan: Plan, out: Path, start: float, note: Note
 ) -> list[str]:
-    """Train seed by seed, so that what fits into the budget is a fair comparison.
+    """Train seed by seed, so that all runs within the budget are a fair comparison.
 
     Returns:
-        Sentences on what failed or did not begin.
+        Sentences on runs that failed or were not started.
     """
     methods, seeds = (BASE[0], *request.methods), tuple(range(request.seeds))
-    entries = tuple(one.entry for one in planned)
+    entries = tuple(item.entry for item in planned)
     store_plan(out, Stored("folder", SCALE, methods, request.ks, seeds, ("steps",), setup.changes, entries))
     run_seconds = plan.division.seconds / max(1, len(planned))
-    engine: Engine = Local(request.jobs) if request.jobs > 1 or run_seconds > LONG_RUN else InProcess()
+    engine: Engine = Local(request.jobs) if request.jobs > 1 or run_seconds > MIN_PROCESS_SECONDS else InProcess()
     notes: list[str] = []
     slowest = 0.0
     for seed in seeds:
-        begun = time.monotonic()
-        if seed > 0 and begun - start + slowest > MAX_OVERRUN * request.budget:
-            done = counted(seed, "seed")
-            notes.append(f"the budget was spent after {done} of {request.seeds}, since runs took longer than planned")
+        seed_start = time.monotonic()
+        if seed > 0 and seed_start - start + slowest > MAX_OVERRUN * request.budget:
+            finished = counted(seed, "seed")
+            notes.append(f"the budget was spent after {finished} of {request.seeds}: runs took longer than planned")
             note(notes[-1])
             break
-        runs = [one.run for one in planned if one.run.seed == seed]
+        runs = [item.run for item in planned if item.run.seed == seed]
         failures = train_runs(runs, data=setup.folder, out=out, engine=engine, note=note)
-        notes += [
-            f"{_arm_label((failure.run.arm, failure.run.k))}, seed {seed}, failed: {failure.reason}" for failure in failures
-        ]
-        slowest = max(slowest, time.monotonic() - begun)
-        left = (request.seeds - seed - 1) * slowest
-        if left >= 1:
-            note(f"seed {seed + 1} of {request.seeds} is done, about {duration(left)} left")
+        notes += [f"{_arm_label((run.arm, run.k))}, seed {seed}, failed: {reason}" for run, reason, *_ in failures]
+        slowest = max(slowest, time.monotonic() - seed_start)
+        remaining = (request.seeds - seed - 1) * slowest
+        if remaining >= 1:
+            note(f"seed {seed + 1} of {request.seeds} finished, about {duration(remaining)} left")
     return notes
 
 
@@ -313,19 +338,19 @@ def _arm_label(arm: Arm) -> str:
 
 
 def _method(planned: Sequence[Planned], arm: str, k: int) -> Method | None:
-    return next((one.run.settings.method for one in planned if (one.run.arm, one.run.k) == (arm, k)), None)
+    return next((item.run.settings.method for item in planned if (item.run.arm, item.run.k) == (arm, k)), None)
 
 
 def _lead(result: ComparisonResult) -> str:
     train, test = (len(result.splits[part]) for part in ("train", "test"))
     runs = counted(len(result.study.rows), "run")
     return (
-        f"{len(result.splits['train'].classes)} classes, {train:,} {result.setup.kind} for training, {test:,} for the test; "
+        f"{len(result.splits['train'].classes)} classes, {train:,} {result.setup.kind} for training, {test:,} for testing; "
         f"{runs} of {result.plan.division.epochs} epochs."
     )
 
 
-def _budget_blocks(result: ComparisonResult, request: Request, took: float) -> list[Block]:
+def _budget_blocks(result: ComparisonResult, request: Request, elapsed: float) -> list[Block]:
     groups = {(group.arm, group.k): group for group in result.study.trained}
     rows = []
     for arm, seconds in result.plan.updates.items():
@@ -334,40 +359,42 @@ def _budget_blocks(result: ComparisonResult, request: Request, took: float) -> l
         runs = 0 if group is None else len(group.seeds)
         rows.append([_arm_label(arm), f"{1000 * seconds:.1f}", short(updates), runs, spent and duration(spent)])
     text = (
-        f"{_plan_text(result.setup, request, result.plan)}. This time the command took {duration(took)}. Every run gets the same "
-        "number of updates: K > 1 therefore gets K times the mixtures, and the time that they take."
+        f"{_plan_text(result.setup, request, result.plan)}. This time the command took {duration(elapsed)}. All runs have the "
+        "same number of updates, so K > 1 trains on K times as many mixtures, which takes longer."
     )
     heads = ["training", "ms per update (measured before)", "updates of a run", "runs", "training of a run"]
-    left_out = [f"{_arm_label(arm)} was left out: {why}" for arm, why in result.plan.broken.items()]
-    return [text, Table.of_rows("budget", heads, rows, left_out)]
+    skipped = [f"{_arm_label(arm)} was skipped: {reason}" for arm, reason in result.plan.broken.items()]
+    return [text, Table.of_rows("budget", heads, rows, skipped)]
 
 
 def _folder_blocks(result: ComparisonResult, skipped: Sequence[str]) -> list[Block]:
     setup, splits = result.setup, result.splits
     if setup.kind == "pictures":
-        why = "the side was given" if setup.given_side else "the side follows from the images' short sides and the device"
-        seen = (
-            f"Every image is cut to its middle square of {setup.side} × {setup.side} pixels; {why}. Training images are flipped "
-            "and shifted at random."
+        reason = "as requested" if setup.given_side else "chosen from the images' short sides and the device"
+        view = (
+            f"Every image is cropped to its central square and resized to {setup.side} × {setup.side} pixels, {reason}. Training "
+            "images are flipped and shifted at random."
         )
     else:
-        seen = "Every sound becomes the spectrogram of one second at 16 kHz, the middle one of a longer clip."
-    divided = (
-        "It has no test part, so one in five samples of every class is the test set, the same for all runs."
+        view = "Every sound is converted to the spectrogram of its central second at 16 kHz."
+    division = (
+        "It has no test folder, so a fifth of every class is the test set, the same for all runs."
         if splits.divided
-        else "Its own test part was used."
+        else "Its test folder is the test set."
     )
     counts = {part: torch.bincount(split.labels, minlength=len(split.classes)).tolist() for part, split in splits.parts.items()}
     classes = splits["train"].classes
-    rows = [[name, *(f"{own[label]:,}" for own in counts.values())] for label, name in enumerate(classes)]
-    table = Table.of_rows("classes", ["class", *counts], [*rows, ["all", *(f"{sum(own):,}" for own in counts.values())]])
-    files = f"{counted(len(skipped), 'file')} could not be read and {'was' if len(skipped) == 1 else 'were'} left out"
-    many = len(classes) > MAX_LISTED_CLASSES
+    rows = [[name, *(f"{class_counts[label]:,}" for class_counts in counts.values())] for label, name in enumerate(classes)]
+    table = Table.of_rows(
+        "classes", ["class", *counts], [*rows, ["all", *(f"{sum(class_counts):,}" for class_counts in counts.values())]]
+    )
+    files = f"{counted(len(skipped), 'unreadable file')} {'was' if len(skipped) == 1 else 'were'} skipped"
+    long = len(classes) > MAX_LISTED_CLASSES
     return [
-        f"{setup.listed.root}: {counted(len(classes), 'class', 'es')}. {divided} {seen} The network is {setup.network}.",
+        f"{setup.listed.root}: {counted(len(classes), 'class', 'es')}. {division} {view} The network is {setup.network}.",
         Notes(splits.notes),
         Section(files, [Notes(skipped)]),
-        Section(f"Samples of all {len(classes)} classes", [table]) if many else table,
+        Section(f"Samples of all {len(classes)} classes", [table]) if long else table,
     ]
 
 

@@ -1,1 +1,1 @@
-"""All of the paper by one command: what its tables and figures need, each run once, and one page of everything."""
+"""Reproduce the paper's tables and figures: plan, train, evaluate, and write one page."""

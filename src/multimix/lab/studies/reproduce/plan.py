@@ -1,4 +1,4 @@
-"""What the paper's tables and figures need: every training once, whoever asks for it; what it costs; which data are missing."""
+"""Plan the runs of the paper's tables and figures: each run once, its cost, and missing data."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +15,29 @@ from ...recipes import recipe
 from ...recipes.base import Follow, Scale
 from ...recipes.runs import Run, planned
 from ...recipes.settings import Settings
-from ...report.paper import EXHIBITS, SPIRAL, Exhibit, exhibit
+from ...report.paper import SPIRAL, Exhibit, exhibit
 from ...sweep.plan import rows_per_sample
 from ...terminal import counted, duration
 from ...training.run import splits_of
 
 SEEDS: Mapping[Scale, tuple[int, ...]] = {"paper": (0, 1, 2), "small": (0, 1, 2), "smoke": (0,)}
 BIRDS = "cub200"
-SAMPLES, REPEATS = 4, 3  # of the step that is measured
-# As the paper shows them.
+TIMED_SAMPLES, TIMED_STEPS = 4, 3
+# The order in the paper.
 EXHIBIT_ORDER = ("fig2", "fig3", "fig4", "I", "II", "III", "IV", "V", "VI", "fig5", "VII", "VIII", "fig6", "fig7", "fig8")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``runs`` are the trainings whose data are there, each once. ``missing`` has for every data set that is not why, and what
-    would have been trained or measured with it.
+    """Runs of tables and figures of the paper.
+
+    Args:
+        exhibits: The tables and figures.
+        scale: The scale.
+        follow: Whether the recipes follow the paper's text or its authors' code.
+        seeds: One training for each.
+        runs: Distinct runs whose data sets are available.
+        missing: Reasons by name for data sets that are not available.
     """
 
     exhibits: tuple[Exhibit, ...]
@@ -42,121 +49,144 @@ class Plan:
 
     @property
     def demo(self) -> bool:
-        """Whether the study of the spiral belongs to it."""
-        return any(SPIRAL in one.recipes for one in self.exhibits)
+        """Whether an exhibit shows the spiral study."""
+        return any(SPIRAL in shown.recipes for shown in self.exhibits)
 
-    def runs_of(self, one: Exhibit) -> list[Run]:
-        """Those that fill a table or figure."""
-        wanted = set(one.trainings)
-        return [run for run in self.runs if (run.recipe.name, run.arm, run.k) in wanted]
+    def runs_of(self, shown: Exhibit) -> list[Run]:
+        """Return the runs that a table or figure shows.
+
+        Args:
+            shown: The table or figure.
+        """
+        trainings = set(shown.trainings)
+        return [run for run in self.runs if (run.recipe.name, run.arm, run.k) in trainings]
 
     def measures(self) -> dict[str, list[Run]]:
-        """Every evaluator with the runs that are measured by it, each once."""
-        found: dict[str, dict[Path, Run]] = {}
-        for one in self.exhibits:
-            # A figure of birds shows what the transfer has found.
-            for name in (*one.measures, *(("transfer",) if one.pictures_of else ())):
+        """Return the distinct runs to evaluate by name of the measure."""
+        runs_by_measure: dict[str, dict[Path, Run]] = {}
+        for shown in self.exhibits:
+            # The transfer stores the pictures of birds.
+            for name in (*shown.measures, *(("transfer",) if shown.pictures_of else ())):
                 if not (name == "transfer" and BIRDS in self.missing):
-                    found.setdefault(name, {}).update({run.folder: run for run in self.runs_of(one)})
-        return {name: list(runs.values()) for name, runs in found.items()}
+                    runs_by_measure.setdefault(name, {}).update({run.folder: run for run in self.runs_of(shown)})
+        return {name: list(runs.values()) for name, runs in runs_by_measure.items()}
 
 
 def choose(only: Sequence[str]) -> tuple[Exhibit, ...]:
-    """The tables and figures of these words, in the paper's order; without words all of them."""
-    every = tuple(exhibit(name) for name in EXHIBIT_ORDER)
-    assert len(every) == len(EXHIBITS)
-    wanted = {exhibit(name) for name in only}
-    return tuple(one for one in every if one in wanted) if only else every
+    """Return tables and figures in the paper's order.
+
+    Args:
+        only: Their names; empty for all.
+    """
+    chosen = {exhibit(name) for name in only or EXHIBIT_ORDER}
+    return tuple(shown for shown in map(exhibit, EXHIBIT_ORDER) if shown in chosen)
 
 
 def make_plan(
     exhibits: Sequence[Exhibit], *, scale: Scale, follow: Follow, seeds: Sequence[int], data: Path, cache: Path
 ) -> Plan:
-    """The runs of the tables and figures, as far as there are data for them."""
-    trainings = dict.fromkeys(training for one in exhibits for training in one.trainings)
+    """Plan the runs of tables and figures whose data sets are available.
+
+    Args:
+        exhibits: The tables and figures.
+        scale: The scale.
+        follow: Whether the recipes follow the paper's text or its authors' code.
+        seeds: One training for each.
+        data: Folder of the data sets.
+        cache: Folder of decoded data.
+    """
+    trainings = dict.fromkeys(training for shown in exhibits for training in shown.trainings)
     runs: dict[Path, Run] = {}
     missing: dict[str, str] = {}
     for name in dict.fromkeys(name for name, _, _ in trainings):
         chosen = recipe(name, follow)
-        reason = _lack(chosen.settings(scale), data, cache)
+        reason = _missing_data(chosen.settings(scale), data, cache)
         if reason is not None:
             missing[chosen.settings(scale).data.name] = reason
             continue
-        for _, arm, k in (one for one in trainings if one[0] == name):
-            own = planned(chosen, scale=scale, method=arm, k=k, seeds=seeds)
-            runs |= {run.folder: run for run in own}
-    if any("transfer" in one.measures or one.pictures_of for one in exhibits):
+        for _, arm, k in (training for training in trainings if training[0] == name):
+            runs |= {run.folder: run for run in planned(chosen, scale=scale, method=arm, k=k, seeds=seeds)}
+    if any("transfer" in shown.measures or shown.pictures_of for shown in exhibits):
         try:
             read_cub200(data)
         except (ValueError, OSError) as error:
             missing[BIRDS] = str(error)
-    # Seed by seed, so that a part of it is a fair comparison.
+    # Seed by seed, so that the finished runs of an interrupted plan are a fair comparison.
     ordered = sorted(runs.values(), key=lambda run: run.seed)
     return Plan(tuple(exhibits), scale, follow, tuple(seeds), tuple(ordered), missing)
 
 
-def _lack(settings: Settings, data: Path, cache: Path) -> str | None:
-    """Why the data of a recipe cannot be trained on; None if they can."""
-    own = settings.data
+def _missing_data(settings: Settings, data: Path, cache: Path) -> str | None:
+    """Return why the data of a recipe cannot be read, or None if they can."""
     try:
-        parts = splits_of(own, data, cache, settings.running.workers)
-        for part in ("train", own.report, *([own.select] if own.select else [])):
-            parts[part]
+        splits = splits_of(settings.data, data, cache, settings.running.workers)
+        for name in filter(None, ("train", settings.data.report, settings.data.select)):
+            splits[name]
     except (ValueError, OSError) as error:
         return str(error)
     return None
 
 
 def cost_table(plan: Plan, finished: Sequence[Run], note: Callable[[str], None]) -> Table:
-    """What is left to do, recipe by recipe: runs, hours on this machine by a measured step, disk space."""
+    """Return the remaining work by recipe: runs, estimated hours on this machine, and disk space.
+
+    Args:
+        plan: The plan.
+        finished: Finished runs of the plan.
+        note: Receives messages.
+    """
     table = Table(title=f"What is planned ({plan.scale} scale)", title_justify="left")
     for head in ("recipe", "runs", "finished", "about", "disk"):
         table.add_column(head, justify="left" if head == "recipe" else "right")
-    done = {run.folder for run in finished}
+    finished_folders = {run.folder for run in finished}
     seconds_of_all = bytes_of_all = 0.0
     for name in dict.fromkeys(run.recipe.name for run in plan.runs):
-        own = [run for run in plan.runs if run.recipe.name == name]
-        left = [run for run in own if run.folder not in done]
+        recipe_runs = [run for run in plan.runs if run.recipe.name == name]
+        remaining = [run for run in recipe_runs if run.folder not in finished_folders]
         note(f"measuring a step of {name}")
-        seconds, size = _cost(left)
+        seconds, size = _cost(remaining)
         seconds_of_all, bytes_of_all = seconds_of_all + seconds, bytes_of_all + size
-        table.add_row(name, str(len(own)), str(len(own) - len(left)), duration(seconds), f"{size / 1e9:.1f} GB")
+        table.add_row(
+            name, str(len(recipe_runs)), str(len(recipe_runs) - len(remaining)), duration(seconds), f"{size / 1e9:.1f} GB"
+        )
     table.add_section()
-    table.add_row("all", str(len(plan.runs)), str(len(done)), duration(seconds_of_all), f"{bytes_of_all / 1e9:.1f} GB")
-    sharing = sum(len(plan.runs_of(one)) for one in plan.exhibits)
+    table.add_row(
+        "all", str(len(plan.runs)), str(len(finished_folders)), duration(seconds_of_all), f"{bytes_of_all / 1e9:.1f} GB"
+    )
+    sharing = sum(len(plan.runs_of(shown)) for shown in plan.exhibits)
     table.caption = (
-        f"{counted(len(plan.runs), 'run')} where the tables and figures ask for {sharing}: each is trained once. One process on "
-        "this machine, from a measured step of each network; evaluations are not counted."
+        f"{counted(len(plan.runs), 'run')} for {sharing} entries of tables and figures: each run is trained once. Times are for "
+        "one process on this machine, from a measured step of each network, without evaluations."
     )
     return table
 
 
 def _cost(runs: Sequence[Run]) -> tuple[float, float]:
-    """Seconds and bytes of runs that share data and network."""
+    """Return seconds and bytes of runs that share data and network."""
     seconds = size = 0.0
-    known: dict[tuple[int, ...], tuple[float, int]] = {}
+    measured: dict[tuple[int, ...], tuple[float, int]] = {}
     for run in runs:
         entry, per_class = run.settings.data.entry(), run.settings.data.per_class
         samples = entry.counts["train"] if per_class is None else per_class * entry.classes
         passes = rows_per_sample(run.settings) + ("saliency" in run.settings.method.traits.needs)
         for epoch in range(run.settings.epochs):
-            now = run.settings.in_epoch(epoch)
-            shape = (entry.size[0], *((now.augment.size,) * 2 if now.augment.size else entry.size[1:]))
-            if shape not in known:
-                known[shape] = _measure(now, entry.classes, shape)
-            seconds += samples * passes * known[shape][0]
-        # Weights and momentum in a checkpoint; the best epoch is kept beside the last where one is selected.
-        size += 8 * next(iter(known.values()))[1] * (2 if run.settings.data.select else 1) if known else 0
+            epoch_settings = run.settings.in_epoch(epoch)
+            shape = (entry.size[0], *((epoch_settings.augment.size,) * 2 if epoch_settings.augment.size else entry.size[1:]))
+            if shape not in measured:
+                measured[shape] = _measure(epoch_settings, entry.classes, shape)
+            seconds += samples * passes * measured[shape][0]
+        # A checkpoint has weights and momentum; a recipe that selects an epoch stores a second checkpoint.
+        size += 8 * next(iter(measured.values()))[1] * (2 if run.settings.data.select else 1) if measured else 0
     return seconds, size
 
 
 def _measure(settings: Settings, classes: int, shape: tuple[int, ...]) -> tuple[float, int]:
-    """Seconds of a sample forward and backward, and the number of weights."""
+    """Return the seconds of a forward and backward pass per sample, and the number of weights."""
     network = settings.network.built(classes, shape[0])
-    x, y = torch.randn(SAMPLES, *shape), torch.randint(classes, (SAMPLES,))
+    x, y = torch.randn(TIMED_SAMPLES, *shape), torch.randint(classes, (TIMED_SAMPLES,))
     times = []
-    for _ in range(REPEATS):
+    for _ in range(TIMED_STEPS):
         start = time.process_time()
         nn.functional.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
         times.append(time.process_time() - start)
-    return median(times) / SAMPLES, sum(weight.numel() for weight in network.parameters())
+    return median(times) / TIMED_SAMPLES, sum(weight.numel() for weight in network.parameters())

@@ -1,11 +1,11 @@
-"""Train, measure and report what the paper's tables and figures need; failures are listed."""
+"""Train, evaluate, and report the runs of the paper's tables and figures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ...evaluation.cache import collect_runs
-from ...evaluation.runner import evaluate_places
+from ...evaluation.runner import evaluate_sources
 from ...recipes.runs import RESULTS
 from ...report.exhibit_figures import exhibit_figure
 from ...report.exhibits import FilledExhibit, fill
@@ -27,17 +27,17 @@ DEMO_FOLDER = "spiral"
 
 
 def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callable[[str], None]) -> tuple[str, ...]:
-    """Train, measure and study what is missing. Stopped, the same call resumes.
+    """Train and evaluate the runs of a plan; a second call resumes.
 
     Args:
-        plan: What is needed.
+        plan: The plan.
         data: Folder of the data sets.
         out: Folder of the results.
-        engine: Where runs are trained.
+        engine: The engine that trains the runs.
         note: Receives messages.
 
     Returns:
-        Sentences on what failed.
+        Sentences on runs and evaluations that failed.
     """
     failed: list[str] = []
     if plan.demo:
@@ -48,40 +48,42 @@ def carry_out(plan: Plan, *, data: Path, out: Path, engine: Engine, note: Callab
     failed += [f"{failure.run.title}: {failure.reason} ({failure.log})" for failure in failures]
     broken = {run.folder for run in unfinished(plan.runs, out, note)}
     for name, runs in plan.measures().items():
-        places = [out / run.folder for run in runs if run.folder not in broken]
-        note(f"measuring {name} of {counted(len(places), 'run')}")
-        for place in places:
-            with _isolated(f"{place.name}, {name}", failed):
-                failed += evaluate_places([str(place)], [name], data=data, out=out)[1]
+        folders = [out / run.folder for run in runs if run.folder not in broken]
+        note(f"measuring {name} of {counted(len(folders), 'run')}")
+        for folder in folders:
+            with _isolated(f"{folder.name}, {name}", failed):
+                failed += evaluate_sources([str(folder)], [name], data=data, out=out)[1]
     return tuple(failed)
 
 
 @contextmanager
 def _isolated(label: str, failed: list[str]) -> Iterator[None]:
-    """Turn any exception into a sentence in ``failed``."""
+    """Append the message of any exception to ``failed``."""
     try:
         yield
-    except Exception as error:  # out of memory in one measurement, say
+    except Exception as error:  # for example, one evaluation runs out of memory
         failed.append(f"{label}: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 def write_paper_page(plan: Plan, *, out: Path, failed: Sequence[str] = ()) -> Path:
-    """Write the page of everything that is finished in ``out``; its name says what it shows.
+    """Write the page of all finished runs in ``out``.
 
     Args:
-        plan: The exhibits.
+        plan: The plan.
         out: Folder of the results.
-        failed: Sentences on what failed.
+        failed: Sentences on runs and evaluations that failed.
+
+    Returns:
+        The path of the page. Its name has scale, ``--follow``, and the chosen exhibits.
     """
     rows = collect_runs([out], note) if (out / RESULTS).exists() else []
     spiral = out / DEMO_FOLDER
     demo = read_demo(spiral)
-    filled = [fill(one, plan.scale, rows, demo, plan.follow) for one in plan.exhibits]
-    found = {one.paper.label: exhibit_picture(one, rows, spiral) for one in filled if one.paper.kind == "figure"}
-    pictures = {label: picture for label, picture in found.items() if picture is not None}
+    filled = [fill(shown, plan.scale, rows, demo, plan.follow) for shown in plan.exhibits]
+    pictures = {shown.paper.label: picture for shown in filled if (picture := exhibit_picture(shown, rows, spiral)) is not None}
     missing = [f"{name}: {reason}" for name, reason in plan.missing.items()]
     html = paper_page(filled, pictures, scale=plan.scale, follow=plan.follow, missing=[*missing, *failed])
-    parts = [] if len(plan.exhibits) == len(EXHIBIT_ORDER) else [one.short for one in plan.exhibits]
+    parts = [] if len(plan.exhibits) == len(EXHIBIT_ORDER) else [shown.short for shown in plan.exhibits]
     name = "-".join(["paper", plan.scale, *(["code"] if plan.follow == "code" else []), *parts])
     (path,) = write_files(out, {f"{name}.html": html.encode()})
     return path
