@@ -111,9 +111,10 @@ def first_batch(training: "Training") -> FirstBatch:
     for buffer, value in buffers:
         buffer.copy_(value)
     mixed = plan.mix(x).reshape(plan.k, *x.shape).detach() if plan.layer is None else None
-    before = tuple(part.to(device) for part in batches[0])
-    pair = before if isinstance(plan, PastedPlan) else (x[plan.partner], y[plan.partner])
-    return FirstBatch(x, y, *pair, plan.lam, mixed, plan.layer, len(batches))
+    x_pair, y_pair = x[plan.partner], y[plan.partner]
+    if isinstance(plan, PastedPlan):
+        x_pair, y_pair = (part.to(device) for part in batches[0])
+    return FirstBatch(x, y, x_pair, y_pair, plan.lam, mixed, plan.layer, len(batches))
 
 
 def _picture(sample: Tensor, data: DataSet) -> NDArray[uint8]:
