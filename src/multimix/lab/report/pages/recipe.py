@@ -128,9 +128,10 @@ def recipe_page(study: Study, rows: Rows, places: Sequence[str | Path], command:
 
 
 def _lead(study: Study) -> str:
-    seeds = ", ".join(map(str, sorted({seed for group in study.trained for seed in group.seeds})))
+    seeds = sorted({seed for group in study.trained for seed in group.seeds})
+    listed = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
     runs, ways = counted(len(study.rows), "run"), counted(len(study.trained), "way")
-    lead = f"{runs}: {ways} of training, seeds {seeds}; {SCALE_LABELS[study.scale]}. {study.recipe.about}"
+    lead = f"{runs}: {ways} of training, {listed}; {SCALE_LABELS[study.scale]}. {study.recipe.about}"
     if (answer := k_headline(study)) is not None:
         lead += f" {answer}"
     if marks := " ".join(study.marks().values()):
