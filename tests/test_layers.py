@@ -17,7 +17,8 @@ output distributed batchnorm
 mix warmup testing
 compat
 multimix
-lab.terminal lab.locks lab.images lab.sketch_pair
+lab.terminal lab.locks lab.sketch_pair
+lab.images
 lab.storage
 lab.data lab.nets lab.method_options
 lab.recipes

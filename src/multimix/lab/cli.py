@@ -182,6 +182,8 @@ def run_with_fields(name: str, words: Sequence[str]) -> None:
     known = [field.name for field in dataclasses.fields(Settings)]
     for i, change in enumerate(changes):
         field = change.partition("=")[0].partition(".")[0].replace("-", "_")
+        if change.startswith("method=") and "methods" in options:
+            raise ValueError(f"no option 'method' (did you mean --methods?); multimix {name} --help has the options")
         if field not in known:
             meant = (
                 f" (here it is --{ELSEWHERE[field]})"

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from .terminal import note
+
 TRUE_BOX, PREDICTED_BOX = 0, 1
 SAMPLES = "samples.npz"  # file in the folder of a run
 
@@ -59,7 +61,7 @@ class ImageGrid:
 
 
 def read_image_grid(path: Path) -> ImageGrid | None:
-    """Return the stored grid, or None if the file is missing or damaged.
+    """Return the stored grid, or None if the file is missing, or damaged, which a message says.
 
     Args:
         path: A file with the content of :meth:`ImageGrid.to_bytes`.
@@ -73,5 +75,8 @@ def read_image_grid(path: Path) -> ImageGrid | None:
                 caption=str(stored["caption"]),
                 boxes=stored["boxes"],
             )
+    except FileNotFoundError:
+        return None
     except Exception:  # damaged archives raise many types, from KeyError to zlib.error
+        note(f"{path} is damaged and left out: these pictures are missing")
         return None

@@ -114,7 +114,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"cannot write into {str(folder)!r}: {error.strerror}") from error
+        raise OSError(f"out must be a folder that can be written, {str(folder)!r} cannot: {error.strerror}") from error
 
 
 @contextmanager

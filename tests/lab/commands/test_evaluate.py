@@ -258,3 +258,10 @@ def test_both_kinds_of_batch_norm_statistics(copied, capsys):
     assert "recomputed" in capsys.readouterr().out
     (row,) = collect_runs([run])
     assert {"error", "error[batchnorm = recomputed]"} <= set(row["evaluations"])
+
+
+@pytest.mark.parametrize("measure", ["gradient_norm", "training_time"])
+def test_statistics_without_an_effect_are_rejected(copied, capsys, measure):
+    words = ["evaluate", str(finished_runs(copied)[0]), "--data", ".", "--on", measure, "--batchnorm", "recomputed", "--set", "ks=1"]
+    assert main(words) == 2
+    assert "batchnorm recomputed has no effect" in capsys.readouterr().err

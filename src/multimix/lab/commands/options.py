@@ -42,7 +42,12 @@ Trust = Annotated[
 ]
 Changes = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(name="set", metavar="FIELD=VALUE …", help="Fields of the settings to change; same as --FIELD VALUE."),
+    tyro.conf.arg(
+        name="set",
+        metavar="FIELD=VALUE …",
+        help="Fields of the settings to change; same as --FIELD VALUE.",
+        help_behavior_hint="(default: none)",
+    ),
 ]
 
 # Options of demo and variance, which need no data sets.

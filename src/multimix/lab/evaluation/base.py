@@ -43,12 +43,14 @@ class Measure(NamedTuple):
         labels: Returns the labels of all samples that the numbers depend on.
         timed: Whether the numbers depend on the machine.
         resolve: Completes given options by defaults that depend on the subject.
+        uses_statistics: Whether the numbers depend on the running statistics of batch norm.
     """
 
     find: Callable[..., Finding]
     labels: Callable[[Subject, Mapping[str, Any]], list[Tensor]] = lambda subject, options: subject.labels("report")
     timed: bool = False
     resolve: Callable[[Subject, Mapping[str, Any]], Mapping[str, Any]] = lambda subject, given: given
+    uses_statistics: bool = True
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Updates:
                 value.copy_(self.buffers[name])
 
 
-@measure("gradient_norm", labels=lambda subject, options: subject.labels("train"))
+@measure("gradient_norm", labels=lambda subject, options: subject.labels("train"), uses_statistics=False)
 def measure_gradient_norm(
     subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, batches: int = 20, seed: int = 0
 ) -> Finding:

@@ -113,6 +113,8 @@ def _evaluate(
 ) -> Evaluated:
     """Return the stored numbers of one measure of one subject, or measure and store them."""
     query = query_for(name, subject, requested, checkpoint, batchnorm)
+    if batchnorm != "as_trained" and not measure.uses_statistics:
+        raise ValueError(f"batchnorm {batchnorm} has no effect: {name} is measured in training mode")
     title = subject.title if batchnorm == "as_trained" else f"{subject.title}, {batchnorm}"
     stored = None if again else find_row(folder, query, note)
     if stored is not None:

@@ -125,6 +125,8 @@ class Subject:
         train, settings = self.parts().train, self.settings
         if settings is None or train is None:
             raise ValueError(f"batchnorm {way} needs the training samples of a run, which {self.title} does not have")
+        if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in self.network.modules()):
+            raise ValueError(f"batchnorm {way} has no effect: the network of {self.title} has no batch-norm layers")
         last = settings.in_epoch(settings.epochs - 1)
         augment = self.evaluation if way == "unaugmented" else last.augment.training(last.data.entry())
         split = train if way == "unaugmented" else as_stored(train, last.augment.short_side)

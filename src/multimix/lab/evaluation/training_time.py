@@ -72,7 +72,9 @@ def _resolve(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"repeats": SMOKE_REPEATS if subject.scale == "smoke" else REPEATS, **given}
 
 
-@measure("training_time", labels=lambda subject, options: subject.labels("train"), timed=True, resolve=_resolve)
+@measure(
+    "training_time", labels=lambda subject, options: subject.labels("train"), timed=True, resolve=_resolve, uses_statistics=False
+)
 def measure_training_time(
     subject: Subject, reading: Reading, *, ks: tuple[int, ...] = KS, repeats: int = REPEATS, seed: int = 0
 ) -> Finding:

@@ -87,9 +87,10 @@ def usage_code(method: Method | None, arm: str, k: int) -> str:
     if arm in STRATEGIES:
         return f"# {STRATEGIES[arm].about}" + (f", K = {k}" if counts_k(arm) else "")
     if method is None or arm == BASELINE:
-        return "logits = model(x)\nloss = torch.nn.functional.cross_entropy(logits, y)"
+        return "import torch\n\nlogits = model(x)\nloss = torch.nn.functional.cross_entropy(logits, y)"
     described = descriptions(method)
     lines = [
+        "import torch",
         "import multimix as mm",
         *(f"from {type(component).__module__} import {type(component).__name__}" for component in described.values()),
     ]

@@ -101,7 +101,8 @@ def _differences(label: str, other: str, tests: Sequence[Comparison]) -> str:
         significant = [test for test in [*lower, *higher] if test.p_holm < SIGNIFICANCE_LEVEL]
         verb = "has" if len(significant) < 2 else "have"
         count = len(significant) or "none"
-        sentence += f" After Holm correction {count} of them {verb} p < 0.05{_named(significant)}."
+        names = f" ({', '.join(test.group for test in significant)})" if significant else ""
+        sentence += f" After Holm correction {count} of them {verb} p < 0.05{names}."
     return sentence
 
 
@@ -141,7 +142,8 @@ def _cost(study: Study) -> Iterator[str]:
                 (highest.mean("compute") or 0.0) / (lowest.mean("compute") or 1.0)
             )
     for (few_k, many_k), values in ratios.items():
-        span = f"{values[0]:.1f}" if len(values) == 1 else f"{min(values):.1f} to {max(values):.1f}"
+        low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+        span = low if low == high else f"{low} to {high}"
         yield f"Cost: for the same number of updates K = {many_k} took {span} times the CPU time of K = {few_k}."
 
 

@@ -20,7 +20,7 @@ from .paper import paper_error
 from .stats import Summary, half_shown, summary
 from .study_tables import confusion_matrix
 from .style import BLUE, DASHES, GRAY, look, save
-from .tables import cell
+from .tables import cell, joined
 
 MAX_GROUPS = 12  # groups that one figure can distinguish
 INTERVALS = "mean over seeds with its 95 % interval, or with two seeds both"
@@ -344,8 +344,7 @@ def reliability(study: Study) -> Figure | None:
         total = sum(bin_["count"] for bin_ in bins)
         confidence, accuracy = [bin_["confidence"] for bin_ in bins], [bin_["accuracy"] for bin_ in bins]
         share = [100 * bin_["count"] / total for bin_ in bins]
-        text = cell(mean)
-        title = f"{study.label(group)}\nECE {text[0]} % {text[1]}"
+        title = f"{study.label(group)}\nECE (%) {joined(cell(mean))}"
         series_by_panel[title] = [
             Series("calibrated", [0.0, 100.0], [0.0, 100.0], style=REFERENCE),
             Series("accuracy", confidence, accuracy, style={"color": BLUE, "marker": "o"}),

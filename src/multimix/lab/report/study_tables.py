@@ -332,7 +332,7 @@ def confusion_matrix(results: Sequence[Row]) -> NDArray[np.float64]:
 def _hardest(results: Sequence[Row]) -> str:
     errors = [(error, name) for name, (error, _) in class_errors(results).items() if error is not None]
     ranked = sorted(enumerate(errors), key=lambda item: (item[1][0], item[0]), reverse=True)
-    return ", ".join(f"{name} {error:.0f} %" for _, (error, name) in ranked[:SHOWN_CONFUSIONS])
+    return ", ".join(f"{name}: {error:.0f} %" for _, (error, name) in ranked[:SHOWN_CONFUSIONS])
 
 
 def _frequent(results: Sequence[Row]) -> str:
@@ -345,7 +345,7 @@ def _frequent(results: Sequence[Row]) -> str:
             of_class[label] += class_counts["n"]
     names = results[0]["classes"]
     most_frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_CONFUSIONS]
-    return ", ".join(f"{names[a]} → {names[b]} {100 * count / of_class[a]:.0f} %" for (a, b), count in most_frequent)
+    return ", ".join(f"{names[a]} → {names[b]}: {100 * count / of_class[a]:.0f} %" for (a, b), count in most_frequent)
 
 
 def run_table(study: Study) -> Table:

@@ -16,6 +16,7 @@ from ...methods.recursive_mix import PastedPlan
 from ...output import NO_STATE, mixed_forward, plan_batch
 from ..data.datasets import DataSet
 from ..data.shapes import cloud_picture
+from ..data.speech import FORMAT as SPECTROGRAM
 from ..images import ImageGrid
 from .step import MIXING, preserve_random_state, seed_everything
 
@@ -118,7 +119,7 @@ def first_batch(training: "Training") -> FirstBatch:
 
 
 def _picture(sample: Tensor, data: DataSet) -> NDArray[uint8]:
-    """Return an RGB image of a sample: an image, a spectrogram, or a cloud of points."""
+    """Return an RGB image of a sample: an image in color or grey, a spectrogram, or a cloud of points."""
     sample = sample.float().cpu()
     if sample.ndim == 2:
         sample = cloud_picture(sample, torch.zeros(len(sample)), CLOUD_PIXELS)
@@ -129,7 +130,9 @@ def _picture(sample: Tensor, data: DataSet) -> NDArray[uint8]:
         from matplotlib import colormaps
 
         low, high = sample.amin(), sample.amax()
-        scaled = ((sample[0] - low) / (high - low).clamp_min(1e-12)).flip(0)
+        scaled = (sample[0] - low) / (high - low).clamp_min(1e-12)
+        if data.size == SPECTROGRAM.shape:
+            scaled = scaled.flip(0)  # low frequencies at the bottom
         sample = torch.from_numpy(colormaps["magma"](scaled.numpy())[..., :3]).permute(2, 0, 1)
     return (sample.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
 

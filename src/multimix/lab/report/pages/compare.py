@@ -50,7 +50,7 @@ def compare_page(
     forest, diagram = difference_dots(study), reliability(study)
     figures = {"differences": forest, "reliability": diagram}
     files = {key: content for stem, chart in figures.items() if chart for key, content in save(stem, chart).items()}
-    alt = "Error minus that of no mixing, with 95 % intervals over seeds; below 0 is better."
+    alt = "Error minus that of no mixing, with 95 % intervals over seeds (two seeds: their range); below 0 is better."
     figure = Picture(files["differences.svg"], alt, alt) if forest else None
     calibration = Picture(svg(diagram), "Accuracy against confidence, a panel per training") if diagram else None
     blocks: list[Block | None] = [

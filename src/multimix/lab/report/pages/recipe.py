@@ -94,7 +94,14 @@ def _write_network_page(folder: Path, out: Path) -> Report:
     group = RunGroup(folder.name, 0, runs=pd.DataFrame([{"row": row, **numbers}], index=[0]))
     study = Study(Recipe(folder.name, folder.name, "", RECIPES["imagenet"].settings, ()), "paper", (group,), ())
     figures = evaluation_figures(study)
-    page = render_page(folder.name, "Evaluations of a network that was not trained here.", evaluation_sections(study, figures))
+    details = [
+        Section(
+            f"How {key} was measured", [Facts({name: value for name, value in evaluation["options"].items() if name != "labels"})]
+        )
+        for key, evaluation in evaluations.items()
+    ]
+    lead = "Evaluations of a network that was not trained here."
+    page = render_page(folder.name, lead, [*evaluation_sections(study, figures), *details])
     (path,) = write_files(out, {f"{folder.name}.html": page.encode()})
     files = {name: content for drawn in figures.values() for name, content in drawn.files.items()}
     return Report(path, write_files(out / folder.name, files))
@@ -140,9 +147,10 @@ def recipe_page(study: Study, rows: Rows, folders: Sequence[str | Path], command
 
 
 def _lead(study: Study) -> str:
-    seeds = ", ".join(map(str, sorted({seed for group in study.trained for seed in group.seeds})))
+    seeds = sorted({seed for group in study.trained for seed in group.seeds})
+    listed = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
     runs, ways = counted(len(study.rows), "run"), counted(len(study.trained), "way")
-    lead = f"{runs}: {ways} of training, seeds {seeds}; {SCALE_LABELS[study.scale]}. {study.recipe.about}"
+    lead = f"{runs}: {ways} of training, {listed}; {SCALE_LABELS[study.scale]}. {study.recipe.about}"
     if (answer := k_headline(study)) is not None:
         lead += f" {answer}"
     if marks := " ".join(study.marks().values()):

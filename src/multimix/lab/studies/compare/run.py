@@ -202,6 +202,7 @@ def compare_folder(
 
 def _claim(out: Path, setup: FolderSetup) -> None:
     """Reserve ``out`` for this folder; raise ValueError if it holds a comparison of other files."""
+    make_folder(out)
     stored = _read(out)
     if stored and stored.get("files") != setup.fingerprint:
         raise ValueError(
@@ -209,7 +210,6 @@ def _claim(out: Path, setup: FolderSetup) -> None:
             "different one; choose another --out"
         )
     if not stored:
-        make_folder(out)
         _write(out, {"folder": str(setup.folder), "files": setup.fingerprint, "plans": {}})
 
 
