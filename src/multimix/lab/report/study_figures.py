@@ -123,7 +123,7 @@ def budget_figures(budgets: Mapping[Equal, Study], changed: str = "", stem: str 
     titled = {f"equal {equal}": study for equal, study in budgets.items()}
     figures: dict[str, tuple[Figure | None, str]] = {
         "k": (error_against_k(titled), f"Error against K: {INTERVALS}."),
-        "cost": (error_against_cost(titled), f"Error against the cost of a training; numbers are K. {INTERVALS}."),
+        "cost": (error_against_cost(titled), f"Error against the cost of a training (numbers are K): {INTERVALS}."),
         **{name: (epoch_curves(longest, spec), f"{spec.title} over {name}.") for name, spec in COST_CURVES.items()},
     }
     return _drawn(longest, {f"{stem}-{name}": drawn for name, drawn in figures.items()}, changed)
