@@ -262,6 +262,17 @@ def test_both_kinds_of_batch_norm_statistics(copied, capsys):
 
 @pytest.mark.parametrize("measure", ["gradient_norm", "training_time"])
 def test_statistics_without_an_effect_are_rejected(copied, capsys, measure):
-    words = ["evaluate", str(finished_runs(copied)[0]), "--data", ".", "--on", measure, "--batchnorm", "recomputed", "--set", "ks=1"]
+    words = [
+        "evaluate",
+        str(finished_runs(copied)[0]),
+        "--data",
+        ".",
+        "--on",
+        measure,
+        "--batchnorm",
+        "recomputed",
+        "--set",
+        "ks=1",
+    ]
     assert main(words) == 2
     assert "batchnorm recomputed has no effect" in capsys.readouterr().err
