@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE, FINETUNING = ROOT / "docs/study/batchnorm.tar.xz", ROOT / "docs/study/finetune.jsonl"
 NAMES = {"none": "no mixing", "mixup": "input mixup", "manifoldmix": "manifold mixup", "puzzlemix": "puzzle-mix"}
 MARGINS = {"error": 0.5, "ece": 1.0}
+HEADS = {"error": "error", "ece": "ECE"}
 AS_TRAINED, RECOMPUTED, UNAUGMENTED = "as trained", "recomputed", "unaugmented"
 LAGGING, USUAL = "as trained, momentum 0.01", "as trained, momentum 0.1"
 
@@ -143,18 +144,18 @@ def study_tables(arms: Sequence[Arm]) -> list[Table]:
     tables = [readings_table("Both readings", arms, AS_TRAINED)]
     for name, margin in MARGINS.items():
         changes = {arm.label: arm.change(name, AS_TRAINED, RECOMPUTED) for arm in mixed}
-        tables.append(family_table(f"(a) {name}, recomputed − as trained", changes, margin))
+        tables.append(family_table(f"(a) {HEADS[name]}, recomputed − as trained", changes, margin))
     for letter, name in (("b", "ece"), ("c", "error")):
         for reading in (RECOMPUTED, AS_TRAINED):
             tests = pairs_of(arms, name, reading, larger_k, k1)
-            tables.append(family_table(f"({letter}) {name}, {reading}, K = 5 − K = 1", tests, MARGINS[name]))
+            tables.append(family_table(f"({letter}) {HEADS[name]}, {reading}, K = 5 − K = 1", tests, MARGINS[name]))
     for reading in (RECOMPUTED, AS_TRAINED):
         for name, margin in MARGINS.items():
             tests = pairs_of(arms, name, reading, lambda arm: arm.clean, without)
-            tables.append(family_table(f"(d) {name}, {reading}, clean term − none", tests, margin))
+            tables.append(family_table(f"(d) {HEADS[name]}, {reading}, clean term − none", tests, margin))
     for name, margin in MARGINS.items():
         changes = {arm.label: arm.change(name, RECOMPUTED, UNAUGMENTED) for arm in arms}
-        tables.append(family_table(f"{name}, unaugmented − recomputed", changes, margin))
+        tables.append(family_table(f"{HEADS[name]}, unaugmented − recomputed", changes, margin))
     return tables
 
 
@@ -167,10 +168,10 @@ def finetuning_tables(arms: Sequence[Arm]) -> list[Table]:
     for first in (LAGGING, USUAL):
         for name, margin in MARGINS.items():
             changes = {arm.label: arm.change(name, first, RECOMPUTED) for arm in arms}
-            tables.append(family_table(f"{name}, recomputed − {first}", changes, margin))
+            tables.append(family_table(f"{HEADS[name]}, recomputed − {first}", changes, margin))
     for name, margin in MARGINS.items():
         changes = {arm.label: arm.change(name, RECOMPUTED, UNAUGMENTED) for arm in arms}
-        tables.append(family_table(f"{name}, unaugmented − recomputed", changes, margin))
+        tables.append(family_table(f"{HEADS[name]}, unaugmented − recomputed", changes, margin))
     single = [arm for arm in arms if arm.k == 1]
     baseline = next(arm for arm in single if arm.method == "none")
     rows = []
