@@ -8,7 +8,7 @@ from rich.console import Console
 from scipy import stats
 
 from multimix.lab.report.frame import study
-from multimix.lab.report.study_tables import results_table
+from multimix.lab.report.study_tables import results_table, statistics_table
 from result_rows import made_up_recipe, result_row
 
 RECIPE = made_up_recipe()
@@ -285,3 +285,19 @@ def test_with_all_columns_eighty_are_still_enough_for_every_number():
     numbers = set(re.findall(r"(?<![\w.])[+−±]?\d+\.\d+|p[=<][\d.]+", wide))
     assert len(numbers) > 15
     assert [number for number in numbers if number not in narrow] == []
+
+
+def test_batch_norm_statistics_are_compared_by_seed():
+    errors = {"error": [30.0, 31.5, 33.0], "error[batchnorm = recomputed]": [29.0, 31.0, 31.0]}
+    rows = []
+    for seed in range(3):
+        evaluations = {key: {"numbers": {"error": values[seed]}} for key, values in errors.items()}
+        rows.append(result_row(RECIPE, "mixup", 5, seed) | {"evaluations": evaluations})
+    rows.append(result_row(RECIPE, "none", 1, 0) | {"evaluations": {"error": {"numbers": {"error": 40.0}}}})
+    table = statistics_table(study(RECIPE, "paper", rows))
+    test = stats.ttest_rel(*reversed(errors.values()))
+    assert table.columns[0].values == ["mixup K = 5"]
+    (change,) = table.columns[3].values
+    assert (change.n, change.mean, change.p_t) == (3, pytest.approx(-7 / 6), pytest.approx(test.pvalue))
+    assert table.without_empty_columns().heads == ["training", "error, as trained", "recomputed", "change"]
+    assert statistics_table(study(RECIPE, "paper", rows[-1:])) is None

@@ -25,7 +25,7 @@ from .comparison import (
 )
 from .frame import BASELINE, CHANGED, ECE, ERROR_LABELS, SCALE_LABELS, Row, RunGroup, Study, join_settings
 from .paper import paper_error
-from .stats import Equivalence
+from .stats import Equivalence, paired_by_seed
 from .tables import EMPTY, INTERVAL_NOTE, Cell, Column, Table, cell, number, p_value, short, signed
 
 # Columns of the run frame that the table of results shows.
@@ -35,6 +35,7 @@ RESULT_HEADS: Mapping[str, str] = {
     "seconds_per_epoch": "s/epoch",
 }
 SHOWN_CONFUSIONS = 3
+RECOMPUTED = "[batchnorm = recomputed]"  # in the key of an evaluation
 
 BUDGET_NOTES: Mapping[Equal, str] = {
     "steps": "equal steps: the recipe's schedule, the same number of epochs for all; budget is in updates",
@@ -283,6 +284,34 @@ def _transfer_table(study: Study, groups: Sequence[RunGroup], name: str) -> Tabl
 def _unusual_options(name: str) -> str:
     options = name.partition("[")[2].rpartition("]")[0]
     return (f"; {options}" if options else "") + ("; weights of the best epoch" if name.endswith("@best") else "")
+
+
+def statistics_table(study: Study) -> Table | None:
+    """Return error and ECE with batch-norm statistics as trained and recomputed, and their paired change.
+
+    Args:
+        study: The study.
+
+    Returns:
+        None if no group was measured both ways.
+    """
+    names = {"error": ("error", "error"), "ECE": ("calibration", "ece")}
+    columns: list[Column] = []
+    groups = [group for group in study.trained if any(group.evaluated(f"{key}{RECOMPUTED}") for key, _ in names.values())]
+    for label, (key, number_name) in names.items():
+        before, after = f"{key}.{number_name}", f"{key}{RECOMPUTED}.{number_name}"
+        changes = [paired_by_seed(group.values(after), group.values(before)) for group in groups]
+        columns += [
+            Column(f"{label}, as trained", [group.summary(before) for group in groups], before),
+            Column("recomputed", [group.summary(after) for group in groups], after),
+            Column("change", changes, f"{number_name}_change"),
+        ]
+    notes = [
+        "recomputed: on unmixed training samples (mm.recompute_batchnorm); change: paired over seeds, below 0 is better",
+        INTERVAL_NOTE,
+    ]
+    labels = Column("training", [study.label(group) for group in groups], "training")
+    return Table("Batch-norm statistics", [labels, *columns], notes) if groups else None
 
 
 def confusion_table(study: Study) -> Table:

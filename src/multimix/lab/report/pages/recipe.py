@@ -29,7 +29,16 @@ from ..page import Beside, Block, Code, Facts, Finding, Heading, Notes, Picture,
 from ..paper import EXHIBITS
 from ..sentences import findings, headline, k_headline, warnings
 from ..study_figures import Drawn, budget_figures, evaluation_figures, study_figures
-from ..study_tables import budget_tables, comparison_table, confusion_table, evaluation_table, k_table, results_table, run_table
+from ..study_tables import (
+    budget_tables,
+    comparison_table,
+    confusion_table,
+    evaluation_table,
+    k_table,
+    results_table,
+    run_table,
+    statistics_table,
+)
 from ..style import svg
 from ..tables import EMPTY, Table
 
@@ -132,6 +141,7 @@ def recipe_page(study: Study, rows: Rows, folders: Sequence[str | Path], command
         Section("Curves", [Beside(pictures[1:])]),
         *(Section(f"Cost: {_short_title(table)}", [table]) for table in costs.tables),
         Section("Cost in figures", [Beside(list(map(_picture, costs.figures.values())))]),
+        Section("Batch-norm statistics", [statistics_table(study)]),
         *evaluation_sections(study, figures),
         Section("Mixed samples", [Beside(samples)]),
         Section("Runs", [run_table(study)]),
