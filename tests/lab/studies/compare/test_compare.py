@@ -78,7 +78,7 @@ def test_every_run_gets_as_many_updates(compared):
 @pytest.mark.slow
 def test_what_is_said_on_the_way(compared):
     _, _, messages = compared
-    assert "3 classes, 25 pictures for training, 6 for the test; squares of 32 pixels" in messages[0]  # with the broken one
+    assert "3 classes, 25 pictures for training, 6 for testing; squares of 32 pixels" in messages[0]  # with the broken one
     assert any(words.startswith("2 ways of training × 2 seeds = 4 runs of 2 epochs (") for words in messages)
     assert any("kaputt.jpg is not an image" in words for words in messages)
 
@@ -340,7 +340,7 @@ def test_samples_that_are_no_pictures(tmp_path, sample, sentence):
 @pytest.mark.slow
 def test_the_python_of_the_page_on_own_data(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "own-data.md").read_text()
     names = {"train_set": Pairs("float"), "test_set": Pairs("uint8", 100)}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, "own-data.md", "exec"), names)
