@@ -17,6 +17,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from multimix.lab import cli
+from multimix.lab.recipes.runs import planned
 from multimix.lab.training import run
 from multimix.lab.training.checkpoint import weights_digest
 from multimix.lab.training.loop import Training
@@ -86,7 +87,7 @@ def main(out: Path, notes: Path, cases: list[dict]) -> None:
         if command := case.pop("command", None):
             told.append(cli.main([*command, "--out", str(out / name)]))
         else:
-            run.train(run.planned(RECIPE, scale="smoke", **case), data=".", out=out / name, note=told.append)
+            run.train(planned(RECIPE, scale="smoke", **case), data=".", out=out / name, note=told.append)
         group = torch.distributed.is_initialized()
         noted = {"trained": Noted.ended, "told": told, "touched": touched, "group": group}
         (notes / f"{name}-{RANK}.json").write_text(json.dumps(noted))
