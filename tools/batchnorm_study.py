@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from multimix.lab.evaluation.cache import collect_runs
-from multimix.lab.report.stats import Paired, difference_verdict, holm, paired_by_seed, paired_equivalence, summary
+from multimix.lab.report.comparison import family
+from multimix.lab.report.stats import Paired, paired_by_seed, summary
 from multimix.lab.report.tables import Column, Table, p_value, signed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,16 +102,14 @@ def readings_table(title: str, arms: Sequence[Arm], first: str) -> Table:
 
 def family_table(title: str, tests: Mapping[str, Paired], margin: float) -> Table:
     """Return a family of paired tests with Holm's correction and the equivalence test."""
-    corrected = holm([test.p_t for test in tests.values()])
-    same = [paired_equivalence(test, margin) for test in tests.values()]
-    verdicts = [difference_verdict(test.mean, p, one) for test, p, one in zip(tests.values(), corrected, same, strict=True)]
+    compared = family({(label, ""): test for label, test in tests.items()}, margin)
     columns = [
         Column("comparison", list(tests)),
-        Column("n", [test.n for test in tests.values()]),
-        Column("points ± 95 %", [f"{signed(test.mean)} ± {test.half:.2f}" for test in tests.values()]),
-        Column("p (Holm)", corrected, show=p_value),
-        Column("90 % interval", [f"{signed(one.low)} … {signed(one.high)}" for one in same]),
-        Column("verdict", verdicts),
+        Column("n", [one.paired.n for one in compared]),
+        Column("points ± 95 %", [f"{signed(one.paired.mean)} ± {one.paired.half:.2f}" for one in compared]),
+        Column("p (Holm)", [one.p for one in compared], show=p_value),
+        Column("90 % interval", [f"{signed(one.same.low)} … {signed(one.same.high)}" for one in compared]),
+        Column("verdict", [one.verdict for one in compared]),
     ]
     return Table(title, columns)
 

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from ..training.evaluate import true_class_rank
 from .base import Finding, measure
@@ -62,13 +61,6 @@ class Errors:
     per_class: tuple[ClassError, ...]
     confusions: tuple[Confusion, ...]
     classes: tuple[str, ...] = ()
-
-    def matrix(self) -> Tensor:
-        """int64 ``[C, C]``: how many samples of the class of the row were taken for the class of the column."""
-        counts = torch.diag(torch.tensor([entry.n - entry.wrong for entry in self.per_class]))
-        for entry in self.confusions:
-            counts[entry.true, entry.predicted] = entry.count
-        return counts
 
     def summary(self) -> dict[str, float | int | None]:
         """One number by name, without classes: errors in per cent with their intervals."""

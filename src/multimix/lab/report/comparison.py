@@ -224,15 +224,25 @@ def _equal_rows(study: Study) -> Iterator[tuple[str, str, RunGroup, RunGroup]]:
 
 
 def _family(pairs: Iterable[tuple[str, str, RunGroup, RunGroup]], column: str) -> list[KComparison]:
-    tests = []
+    tests = {}
     for label, other_label, group, other in pairs:
         test = paired_by_seed(group.values(column), other.values(column))
         if test is not None and test.n >= MIN_SEEDS:
-            tests.append((label, other_label, test))
-    corrected = holm([test.p_t for _, _, test in tests])
+            tests[label, other_label] = test
+    return family(tests, MARGIN)
+
+
+def family(tests: Mapping[tuple[str, str], Paired], margin: float) -> list[KComparison]:
+    """Correct a family of tests by Holm and test equivalence.
+
+    Args:
+        tests: Paired tests by both labels.
+        margin: Margin of equivalence.
+    """
+    corrected = holm([test.p_t for test in tests.values()])
     return [
-        KComparison(label, other_label, test, p, paired_equivalence(test, MARGIN))
-        for (label, other_label, test), p in zip(tests, corrected, strict=True)
+        KComparison(*labels, test, p, paired_equivalence(test, margin))
+        for (labels, test), p in zip(tests.items(), corrected, strict=True)
     ]
 
 

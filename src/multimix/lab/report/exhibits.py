@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -81,7 +82,7 @@ class FilledExhibit:
         """Whether any cell has a value of ours."""
         return any(entry.values for entry in self.cells.values())
 
-    @property
+    @cached_property
     def judged(self) -> list[Judged]:
         """The claims with their verdicts."""
         index = {row.key: i for i, row in enumerate(self.paper.rows)}

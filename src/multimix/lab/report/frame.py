@@ -80,15 +80,11 @@ def epoch_frame(rows: Rows) -> pd.DataFrame:
     Args:
         rows: Stored rows of finished runs.
     """
-    records = []
-    for row in rows:
-        samples = compute = 0.0
-        for epoch in row["epochs"]:
-            samples += epoch["rows"]
-            compute += epoch["cpu_seconds" if _on_cpu(row) else "seconds"]
-            spent = {"steps": epoch["updates"], "samples": samples, "compute": compute}
-            run = {name: row[name] for name in ("arm", "k", "seed", "digest")}
-            records.append({**run, **epoch, **spent})
+    records = [
+        {**{name: row[name] for name in ("arm", "k", "seed", "digest")}, **epoch, **spent}
+        for row in rows
+        for epoch, spent in zip(row["epochs"], _spent(row), strict=True)
+    ]
     names = ["arm", "k", "seed", "digest", *(epoch_field.name for epoch_field in fields(Epoch))]
     frame = pd.DataFrame(records, columns=[*names, "steps", "samples", "compute"])
     measured = [epoch_field.name for epoch_field in fields(Epoch)]
@@ -114,9 +110,7 @@ def _run_record(row: Row) -> dict[str, Any]:
         "machine": f"{row['device']}, {processes} process{'' if processes == 1 else 'es'}, threads: {threads}",
         "on_cpu": on_cpu,
         "epochs": len(epochs),
-        "steps": epochs[-1].updates,
-        "samples": float(sum(epoch.rows for epoch in epochs)),
-        "compute": sum(epoch.cpu_seconds if on_cpu else epoch.seconds for epoch in epochs),
+        **list(_spent(row))[-1],
         "images": sum(epoch.images for epoch in epochs),
         "seconds": sum(epoch.seconds for epoch in epochs),
         "row": row,
@@ -124,6 +118,15 @@ def _run_record(row: Row) -> dict[str, Any]:
     for name, evaluation in row.get("evaluations", {}).items():
         record |= {f"{name}.{key}": value for key, value in evaluation["numbers"].items()}
     return record | outcome
+
+
+def _spent(row: Row) -> Iterator[dict[str, float]]:
+    """Yield updates, rows, and seconds since the start after every epoch."""
+    samples = compute = 0.0
+    for epoch in row["epochs"]:
+        samples += epoch["rows"]
+        compute += epoch["cpu_seconds" if _on_cpu(row) else "seconds"]
+        yield {"steps": epoch["updates"], "samples": samples, "compute": compute}
 
 
 def _on_cpu(row: Row) -> bool:

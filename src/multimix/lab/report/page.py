@@ -18,39 +18,39 @@ LONG_CELL = 40  # characters; longer cells are folded
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A highlighted paragraph.
-
-    Args:
-        text: The paragraph.
-    """
-
-    text: str
-    kind: ClassVar[str] = "finding"
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A title inside a section.
-
-    Args:
-        text: The title.
-    """
-
-    text: str
-    kind: ClassVar[str] = "heading"
-
-
-@dataclass(frozen=True)
-class Code:
-    """Preformatted text, such as a command.
+class Text:
+    """A block of text; its class decides the look.
 
     Args:
         text: The text.
     """
 
     text: str
-    kind: ClassVar[str] = "code"
+    kind: ClassVar[str]
+
+
+class Finding(Text):
+    """A highlighted paragraph."""
+
+    kind = "finding"
+
+
+class Heading(Text):
+    """A title inside a section."""
+
+    kind = "heading"
+
+
+class Code(Text):
+    """Preformatted text, such as a command."""
+
+    kind = "code"
+
+
+class Html(Text):
+    """Trusted HTML from a file of this package."""
+
+    kind = "html"
 
 
 @dataclass(frozen=True)
@@ -116,18 +116,6 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Html:
-    """Trusted HTML from a file of this package.
-
-    Args:
-        text: The HTML.
-    """
-
-    text: str
-    kind: ClassVar[str] = "html"
-
-
-@dataclass(frozen=True)
 class Section:
     """A folded part of a page with a title that links can target.
 
@@ -148,7 +136,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-Block = str | Finding | Heading | Code | Notes | Facts | Picture | Beside | Html | Section | Table
+Block = str | Text | Notes | Facts | Picture | Beside | Section | Table
 
 
 def render_page(

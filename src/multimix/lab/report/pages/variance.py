@@ -282,19 +282,19 @@ def against_k(frame: pd.DataFrame, pairing: str) -> Figure:
         pairing: ``independent`` or ``permutation``.
     """
     rows = select(frame, proposition=1, kind="variance")
-    top = 1.05 * (rows.value + rows.half.fillna(0)).max()
     panels: dict[str, list[Series]] = {}
     for data, data_rows in rows.groupby("data", sort=False):
-        # The panels share their axes: invisible points reach from 0 to the largest value of all.
         closed = select(data_rows, source="closed form", per_pair=False)
-        panels[data] = [Series("", [1, 1], [0.0, top], style={"alpha": 0}), line("", closed, {**REFERENCE, "color": GRAY})]
+        panels[data] = [line("", closed, {**REFERENCE, "color": GRAY})]
         for (per_pair, sampler), line_rows in select(data_rows, pairing=pairing).groupby(["per_pair", "sampler"]):
             style = {"color": COLORS[per_pair], "marker": "o", "mfc": COLORS[per_pair] if sampler == "iid" else SHEET}
             shift = {"iid": 0.08, "stratified": 0.24}[sampler] * (1 if per_pair else -1)
             panels[data].append(dots(f"λ {LAM[per_pair]}, {sampler}", line_rows.assign(x=line_rows.k + shift), style))
             panels[data].append(line("", line_rows[line_rows.source != "measured"], {"color": COLORS[per_pair], "marker": ""}))
     ylabel = f"variance, B = {rows.batch.iloc[0]}"
-    return against(panels, "K, interpolations per pair", ylabel, bounds=(0, math.inf), ticks=sorted(set(rows.k)), connected=False)
+    figure = against(panels, "K, interpolations per pair", ylabel, ticks=sorted(set(rows.k)), connected=False)
+    figure.axes[0].set_ylim(bottom=0)  # the panels share it
+    return figure
 
 
 def around_crossover(frame: pd.DataFrame) -> Figure:
@@ -312,11 +312,9 @@ def around_crossover(frame: pd.DataFrame) -> Figure:
     }
     rows = rows.assign(x=rows.k * rows.batch / k / rows.data.map(best_b_0(frame).set_index("data").value))
     rows = rows[rows.x.between(0.05, 20)]
-    corners = Series("", [rows.x.min(), rows.x.max()], [rows.value.min(), rows.value.max()], style={"alpha": 0})
     panels: dict[str, list[Series]] = {}
     for data, data_rows in rows.groupby("data", sort=False):
-        # The corners are invisible; they give all panels, which share their axes, the same limits.
-        series = [corners, Series("B_0", [1, 1], [data_rows.value.min(), data_rows.value.max()], style=REFERENCE)]
+        series = [Series("B_0", [1, 1], [data_rows.value.min(), data_rows.value.max()], style=REFERENCE)]
         for setting, line_rows in data_rows.groupby(["k", "per_pair"]):
             label, style = styles[setting]
             series.append(line(label, select(line_rows, source="closed form"), {**style, "marker": ""}))

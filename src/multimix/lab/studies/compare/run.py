@@ -14,10 +14,9 @@ from ....methods import Method, NoMix
 from ...data.own_folder import OwnSplits
 from ...evaluation.cache import collect_runs
 from ...evaluation.runner import evaluate_sources
-from ...recipes.base import counts_k
-from ...report.answer import Answer, answer
+from ...report.answer import Answer, answer, group_name
 from ...report.comparison import at_equal_budgets
-from ...report.frame import BASELINE, Study
+from ...report.frame import RunGroup, Study
 from ...report.page import Block, Notes, Section
 from ...report.pages.compare import compare_page
 from ...report.tables import Table, short
@@ -333,8 +332,7 @@ def _train(
 
 
 def _arm_label(arm: Arm) -> str:
-    name, k = arm
-    return "no mixing" if name == BASELINE else f"{name} K = {k}" if counts_k(name) else name
+    return group_name(RunGroup(*arm))
 
 
 def _method(planned: Sequence[Planned], arm: str, k: int) -> Method | None:
