@@ -144,17 +144,15 @@ def _print_tables(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str,
     from rich.console import Console
 
     from ..recipes.runs import RESULTS
-    from ..report.comparison import at_equal_budgets
+    from ..report.comparison import sweep_results
     from ..report.study_tables import budget_tables
     from ..storage import read_rows
-    from ..sweep.plan import groups, read_plan
     from ..terminal import note
 
     rows = read_rows(out / RESULTS, note)
-    for group in groups(read_plan(out, note)):
-        if (group.recipe, group.scale, group.changes) == (recipe.name, scale, changes):
-            changed = ", ".join(f"{field} = {value}" for field, value in changes.items())
-            for table in budget_tables(at_equal_budgets(recipe, scale, rows, group.runs), changed):
+    for sweep_result in sweep_results(out, recipe, scale, rows):
+        if sweep_result.changes == changes:
+            for table in budget_tables(sweep_result.budgets, sweep_result.changed):
                 Console().print(table, "")
 
 

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from ..recipes.base import Recipe, Scale, counts_k
-from ..sweep.plan import EQUALS, Entry, Equal
+from ..sweep.plan import EQUALS, Entry, Equal, groups, read_plan
+from ..terminal import note
 from .frame import BASELINE, CHANGED, Rows, RunGroup, Study, study
 from .stats import (
     Effect,
@@ -271,6 +273,40 @@ def at_equal_budgets(recipe: Recipe, scale: Scale, rows: Rows, planned: Iterable
         by_budget[equal].append(replace(group, runs=runs, differs=(), changed=()))
     notes = tuple(note for note in full_study.notes if not note.startswith(CHANGED))
     return {equal: Study(recipe, scale, tuple(groups), notes) for equal, groups in by_budget.items() if groups}
+
+
+class SweepResult(NamedTuple):
+    """What was swept of a recipe at a scale with the same changes.
+
+    Args:
+        stem: Beginning of the names of its files.
+        changes: Changed fields with their values.
+        changed: The same in words.
+        budgets: Studies by budget.
+    """
+
+    stem: str
+    changes: Mapping[str, str]
+    changed: str
+    budgets: dict[Equal, Study]
+
+
+def sweep_results(folder: str | Path, recipe: Recipe, scale: Scale, rows: Rows) -> list[SweepResult]:
+    """Return the sweeps of a recipe at a scale that were planned in a folder of results.
+
+    Args:
+        folder: The folder.
+        recipe: The recipe.
+        scale: The scale.
+        rows: Stored rows.
+    """
+    results = []
+    for sweep in groups(read_plan(folder, note)):
+        if (sweep.recipe, sweep.scale) == (recipe.name, scale):
+            changed = ", ".join(f"{field} = {value}" for field, value in sweep.changes.items())
+            budgets = at_equal_budgets(recipe, scale, rows, sweep.runs)
+            results.append(SweepResult(sweep.stem, sweep.changes, changed, budgets))
+    return results
 
 
 def longest_schedules(budgets: Mapping[Equal, Study]) -> Study:

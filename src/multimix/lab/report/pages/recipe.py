@@ -19,9 +19,9 @@ from ...images import SAMPLES, read_image_grid
 from ...recipes import RECIPES
 from ...recipes.base import Recipe
 from ...storage import write_files
-from ...sweep.plan import Entry, Equal, groups, read_plan
+from ...sweep.plan import Entry, Equal
 from ...terminal import counted, note
-from ..comparison import at_equal_budgets, comparable_groups
+from ..comparison import at_equal_budgets, comparable_groups, sweep_results
 from ..exhibits import exhibit_table, fill
 from ..figures import image_grid
 from ..frame import SCALE_LABELS, Rows, RunGroup, Study, studies
@@ -184,14 +184,11 @@ def sweep_costs(study: Study, rows: Rows, folders: Sequence[str | Path]) -> Cost
     """
     recipe, scale = study.recipe, study.scale
     for folder in folders:
-        sweeps = [sweep for sweep in groups(read_plan(folder, note)) if (sweep.recipe, sweep.scale) == (recipe.name, scale)]
         tables: list[Table] = []
         figures: dict[str, Drawn] = {}
-        for sweep in sweeps:
-            budgets = at_equal_budgets(recipe, scale, rows, sweep.runs)
-            changed = ", ".join(f"{field} = {value}" for field, value in sweep.changes.items())
-            tables += budget_tables(budgets, changed)
-            figures |= budget_figures(budgets, changed, sweep.stem)
+        for sweep in sweep_results(folder, recipe, scale, rows):
+            tables += budget_tables(sweep.budgets, sweep.changed)
+            figures |= budget_figures(sweep.budgets, sweep.changed, sweep.stem)
         if tables:
             return Costs(tables, figures)
     compared = comparable_groups(study)
