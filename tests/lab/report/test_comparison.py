@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from multimix.lab.recipes.settings import Milestones
+from multimix.lab.report.budget_tables import budget_tables, relative_budget
 from multimix.lab.report.comparison import at_equal_budgets, cut_short, longest_schedules, minus_baseline, minus_k1
 from multimix.lab.report.study_figures import budget_figures
-from multimix.lab.report.study_tables import budget_tables, relative_budget
 from multimix.lab.sweep.plan import plan_sweep
 from result_rows import BASE, made_up_recipe, result_row
 

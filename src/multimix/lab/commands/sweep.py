@@ -144,8 +144,8 @@ def _print_tables(recipe: Recipe, scale: Scale, out: Path, changes: Mapping[str,
     from rich.console import Console
 
     from ..recipes.runs import RESULTS
+    from ..report.budget_tables import budget_tables
     from ..report.comparison import sweep_results
-    from ..report.study_tables import budget_tables
     from ..storage import read_rows
     from ..terminal import note
 

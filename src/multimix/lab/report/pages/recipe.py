@@ -21,6 +21,7 @@ from ...recipes.base import Recipe
 from ...storage import write_files
 from ...sweep.plan import Entry, Equal
 from ...terminal import counted, note
+from ..budget_tables import budget_tables
 from ..comparison import at_equal_budgets, comparable_groups, sweep_results
 from ..exhibits import exhibit_table, fill
 from ..figures import image_grid
@@ -30,7 +31,6 @@ from ..paper import EXHIBITS
 from ..sentences import findings, headline, k_headline, warnings
 from ..study_figures import Drawn, budget_figures, evaluation_figures, study_figures
 from ..study_tables import (
-    budget_tables,
     comparison_table,
     confusion_table,
     evaluation_table,
